@@ -1,6 +1,7 @@
 //! Newtypes for ids and units, so that one is never taken for another.
 
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -73,5 +74,29 @@ impl PageId {
 impl fmt::Display for PageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.space, self.page)
+    }
+}
+
+/// Hashes of ids, for tables with keys from the log or from pages: at worst they are slow.
+pub type IdHash = BuildHasherDefault<IdHasher>;
+
+/// Mixes the numbers of an id.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, n: u32) {
+        let mixed = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
     }
 }

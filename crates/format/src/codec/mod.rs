@@ -5,6 +5,7 @@ use crate::Corrupt;
 use std::cmp::Ordering;
 
 /// Appends `value` as LEB128: seven bits a byte, low bits first.
+#[inline]
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -114,6 +115,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next byte.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, Corrupt> {
         let byte = *self
             .bytes
@@ -124,7 +126,19 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, Corrupt> {
+        // Most are small.
+        if let Some(&byte) = self.bytes.get(self.at)
+            && byte < 0x80
+        {
+            self.at += 1;
+            return Ok(u64::from(byte));
+        }
+        self.long_varint()
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Corrupt> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
@@ -141,15 +155,22 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint that must be at most `limit`.
+    #[inline]
     pub fn varint_max(&mut self, limit: u64, what: &str) -> Result<u64, Corrupt> {
         let value = self.varint()?;
         if value > limit {
-            return Err(self.corrupt(format!("{what} {value} is over {limit}")));
+            return Err(self.over(value, limit, what));
         }
         Ok(value)
     }
 
+    #[cold]
+    fn over(&self, value: u64, limit: u64, what: &str) -> Corrupt {
+        self.corrupt(format!("{what} {value} is over {limit}"))
+    }
+
     /// The next `count` bytes.
+    #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Corrupt> {
         let end = self
             .at
@@ -162,6 +183,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint length and that many bytes.
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], Corrupt> {
         let count = self.varint()?;
         self.take(usize::try_from(count).unwrap_or(usize::MAX))
@@ -169,6 +191,7 @@ impl<'a> Reader<'a> {
 
     /// Takes note that so many bytes are made of what was read; fails when [`UNPACKED_MAX`] is
     /// passed. Called before bytes are made that do not stand in the input.
+    #[inline]
     pub fn unpacks(&mut self, count: usize) -> Result<(), Corrupt> {
         let left = self.allowance.checked_sub(count);
         self.allowance =
@@ -200,6 +223,7 @@ pub fn put_shared_key(out: &mut Vec<u8>, key: &[u8], previous: &[u8]) {
 }
 
 /// The inverse of [`put_shared_key`]: `key` holds the previous key and receives this one.
+#[inline]
 pub fn get_shared_key(r: &mut Reader<'_>, key: &mut Vec<u8>) -> Result<(), Corrupt> {
     let nibbles = r.u8()?;
     let extended = |r: &mut Reader<'_>, n: u8| -> Result<usize, Corrupt> {
@@ -222,6 +246,7 @@ pub fn get_shared_key(r: &mut Reader<'_>, key: &mut Vec<u8>) -> Result<(), Corru
 }
 
 /// Adds one to the key as a big-endian number; false (key unchanged) when it would overflow.
+#[inline]
 pub fn increment(key: &mut [u8]) -> bool {
     let Some(at) = key.iter().rposition(|&b| b != 0xff) else {
         return false;

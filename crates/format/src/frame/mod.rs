@@ -226,7 +226,7 @@ pub fn parse(bytes: &[u8], start: Lsn, epoch: u64) -> Parsed<'_> {
         return Parsed::Short(head.frame_len());
     }
     let payload = &bytes[head.header_len..head.frame_len()];
-    let crc = crc32c::crc32c(&bytes[1..head.crc_at]);
+    let crc = length_crc(&bytes[1..head.crc_at]);
     let crc = crc32c::crc32c_append(crc, &bytes[head.crc_at + 4..head.frame_len()]);
     let computed = crc ^ mixed as u32;
     if computed != head.crc {

@@ -26,16 +26,19 @@ fn get_row(r: &mut Reader<'_>, last: &mut (Vec<u8>, Vec<u8>)) -> Result<Row, Cor
     })
 }
 
+#[inline]
 pub(super) fn get_page(r: &mut Reader<'_>) -> Result<PageId, Corrupt> {
     let space = r.varint_max(u64::from(u32::MAX), "tablespace")?;
     let page = r.varint_max(u64::from(u32::MAX), "page")?;
     Ok(PageId::new(SpaceId(space as u32), PageNo(page as u32)))
 }
 
+#[inline]
 pub(super) fn get_u16v(r: &mut Reader<'_>, what: &str) -> Result<u16, Corrupt> {
     Ok(r.varint_max(u64::from(u16::MAX), what)? as u16)
 }
 
+#[inline]
 pub(super) fn get_u32v(r: &mut Reader<'_>, what: &str) -> Result<u32, Corrupt> {
     Ok(r.varint_max(u64::from(u32::MAX), what)? as u32)
 }
@@ -117,6 +120,7 @@ fn get_version(r: &mut Reader<'_>) -> Result<LoggedVersion, Corrupt> {
     }
 }
 
+#[inline]
 pub(super) fn get_row_head(r: &mut Reader<'_>, kind: u8) -> Result<RowHead, Corrupt> {
     let version = match kind & WITH_VERSION {
         0 => None,

@@ -486,6 +486,7 @@ pub fn put_rows_insert<'a>(
     context.set_version(trx.version.filter(|_| count == 1));
 }
 
+#[inline]
 pub(super) fn put_row_head(
     out: &mut Vec<u8>,
     kind: u8,

@@ -12,6 +12,7 @@
 use super::decode::{RowHead, get_page, get_plain, get_row_head, get_u16v, get_u32v};
 use super::encode::put_row_head;
 use super::*;
+use crate::IdHash;
 use crate::codec::{
     Reader, get_shared_key, increment, put_literal, put_shared_key, put_varint, skip_packed, unpack,
 };
@@ -89,7 +90,7 @@ impl From<Corrupt> for SkimError {
 #[derive(Debug, Default)]
 pub struct Skimmer {
     /// Known, or known to be none (`Context::is_known`).
-    contexts: HashMap<u32, Context>,
+    contexts: HashMap<u32, Context, IdHash>,
     /// What is known begins with the first frame: a slot without a context has none.
     is_whole: bool,
     key: Vec<u8>,
@@ -429,11 +430,10 @@ pub fn check_against_decoder(payloads: &[&[u8]], batch: usize) {
 
 /// Both know the same.
 fn check_contexts(decoder: &Decoder, whole: &Skimmer) {
-    let known = |contexts: &HashMap<u32, Context>| {
-        contexts.values().filter(|context| context.known).count()
-    };
-    assert_eq!(known(decoder.contexts()), known(&whole.contexts));
-    assert_eq!(known(&whole.contexts), whole.contexts.len());
+    let known = |context: &&Context| context.known;
+    let expected = decoder.contexts().values().filter(known).count();
+    assert_eq!(expected, whole.contexts.values().filter(known).count());
+    assert_eq!(expected, whole.contexts.len());
     for (slot, found) in &whole.contexts {
         let expected = &decoder.contexts()[slot];
         assert_eq!(format!("{expected:?}"), format!("{found:?}"));

@@ -11,8 +11,7 @@ use crate::buffer::Late;
 use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use inkstone_format::record::{Record, decode_one, initialises_page};
-use inkstone_format::{Corrupt, Lsn, PageId};
-use std::hash::{BuildHasherDefault, Hasher};
+use inkstone_format::{Corrupt, IdHash, Lsn, PageId};
 
 /// A change of one page.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +50,7 @@ pub struct Place {
 /// See the module.
 #[derive(Default)]
 pub(super) struct PageIndex {
-    pages: HashMap<PageId, u32, BuildHasherDefault<PageHasher>>,
+    pages: HashMap<PageId, u32, IdHash>,
     batch: PageBatch,
     bytes: usize,
     /// The page of the last change, and its number.
@@ -267,24 +266,5 @@ impl PageBatch {
             end: Lsn(long(16)),
         };
         (next, place, &bytes[HEAD..HEAD + word(24) as usize])
-    }
-}
-
-/// Mixes the two numbers of a page. Page numbers come from the log: at worst they are slow.
-#[derive(Default)]
-pub(super) struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
-    }
-
-    fn write_u32(&mut self, n: u32) {
-        let mixed = (self.0 ^ u64::from(n)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
     }
 }

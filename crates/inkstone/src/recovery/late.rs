@@ -15,15 +15,14 @@
 //! Files are as the log has them: they were created and made long enough before.
 
 use super::apply::{apply_changes, check_not_later};
-use super::index::{PageBatch, PageChanges, PageHasher};
+use super::index::{PageBatch, PageChanges};
 use super::spaces::TablespaceFiles;
 use crate::buffer::{BufferPool, Late, LateRedo, Redone};
 use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{HashMap, Mutex};
 use crate::{Error, Result};
-use inkstone_format::{Lsn, PageId, SpaceId};
-use std::hash::BuildHasherDefault;
+use inkstone_format::{IdHash, Lsn, PageId, SpaceId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -62,7 +61,7 @@ pub struct RedoStat {
 #[derive(Default)]
 struct Left {
     batch: Arc<PageBatch>,
-    pages: HashMap<PageId, PageChanges, BuildHasherDefault<PageHasher>>,
+    pages: HashMap<PageId, PageChanges, IdHash>,
     /// All pages that there were, those with the oldest first change first.
     order: Vec<(Lsn, PageId)>,
     /// The first of them of which something is left.

@@ -34,7 +34,7 @@ use crate::mvcc::versions::RebuiltSegments;
 use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use inkstone_format::record::{Record, TrxRef, Undo, UndoEntry, UndoList};
-use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
+use inkstone_format::{IdHash, Lsn, SpaceId, TreeId, TrxId, VersionAddress};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A transaction without an end in the log.
@@ -99,10 +99,10 @@ const TRX_ID_LIMIT: u64 = 1 << 62;
 /// See the module.
 #[derive(Default)]
 pub(super) struct TransactionTable {
-    open: HashMap<u32, OpenTransaction>,
-    copies: HashMap<u32, UndoCopy>,
+    open: HashMap<u32, OpenTransaction, IdHash>,
+    copies: HashMap<u32, UndoCopy, IdHash>,
     /// Moved undo of slots without a known beginning.
-    unknown_moved: HashMap<u32, MovedUndo>,
+    unknown_moved: HashMap<u32, MovedUndo, IdHash>,
     /// Slots that wrote at or after the checkpoint without a known beginning, and where first.
     unknown: BTreeMap<u32, Lsn>,
     /// Where the transaction of a slot last had an insert that could not be decoded, if it has not
@@ -261,15 +261,28 @@ impl TransactionTable {
     /// As [`Self::note`] of all records of a transaction that only changes rows, from its first one
     /// to its end.
     pub fn note_whole(&mut self, slot: u32, id: TrxId, start: Lsn) -> Result<(), Reason> {
-        self.begin(slot, id, start)?;
+        self.note_begin(slot, id)?;
+        paranoid!(
+            self.open
+                .get(&slot)
+                .is_none_or(|open| open.first_lsn <= start),
+            "the transaction of slot {slot} begins behind LSN {start}"
+        );
         self.end(slot);
         Ok(())
     }
 
     fn end(&mut self, slot: u32) {
-        self.open.remove(&slot);
-        self.unknown_moved.remove(&slot);
-        self.copies.remove(&slot);
+        // Every transaction of the log comes by, and mostly there is nothing in them.
+        if !self.open.is_empty() {
+            self.open.remove(&slot);
+        }
+        if !self.unknown_moved.is_empty() {
+            self.unknown_moved.remove(&slot);
+        }
+        if !self.copies.is_empty() {
+            self.copies.remove(&slot);
+        }
         self.unknown.remove(&slot);
         self.undecoded.remove(&slot);
     }
@@ -297,10 +310,28 @@ impl TransactionTable {
     }
 
     fn begin(&mut self, slot: u32, id: TrxId, start: Lsn) -> Result<(), Reason> {
+        if self.note_begin(slot, id)? {
+            return Ok(());
+        }
+        let open = OpenTransaction {
+            slot,
+            id,
+            first_lsn: start,
+            undo: Vec::new(),
+            xid: None,
+            moved: None,
+        };
+        let before = self.open.insert(slot, open);
+        paranoid!(before.is_none(), "slot {slot} has two transactions");
+        Ok(())
+    }
+
+    /// A transaction begins in a slot: whether it is open there already.
+    fn note_begin(&mut self, slot: u32, id: TrxId) -> Result<bool, Reason> {
         self.note_id(id)?;
         if let Some(open) = self.open.get(&slot) {
             return if open.id == id {
-                Ok(())
+                Ok(true)
             } else {
                 Err(format!(
                     "transaction {id} begins in slot {slot}, where transaction {} is open since LSN {}",
@@ -314,17 +345,7 @@ impl TransactionTable {
                 "transaction {id} begins in slot {slot}, where another is open since before LSN {since}"
             ));
         }
-        let open = OpenTransaction {
-            slot,
-            id,
-            first_lsn: start,
-            undo: Vec::new(),
-            xid: None,
-            moved: None,
-        };
-        let before = self.open.insert(slot, open);
-        paranoid!(before.is_none(), "slot {slot} has two transactions");
-        Ok(())
+        Ok(false)
     }
 
     /// A row record of a transaction whose undo has moved.

@@ -33,7 +33,7 @@
 //! # How the log is scanned
 //!
 //! Frames go through three steps (`pipeline.rs`): one thread at a time reads and verifies them,
-//! several take them apart, a batch of at most some hundred kilobytes each, the calling one notes
+//! several take them apart, a batch of at most about a megabyte each, the calling one notes
 //! in order what they say. A record is not made a value there but for the table of transactions,
 //! and only if its transaction does not end in the batch; the index keeps its bytes. Batches take
 //! an eighth of `index_bytes_max`, about.

@@ -22,13 +22,13 @@ use crate::mutants::{self, Mutant};
 use crate::paranoid::{self, paranoid};
 use crate::sync::{Condvar, HashMap, Mutex, thread};
 use crate::{Result, invariant};
-use inkstone_format::TrxId;
 use inkstone_format::record::{DecodeError, SkimError, Skimmed, Skimmer};
+use inkstone_format::{IdHash, TrxId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Bytes of frames of a batch, at most, but for the last frame.
-const READ_MAX: usize = 256 << 10;
+const READ_MAX: usize = 1 << 20;
 /// Bytes that are few.
 const LITTLE: usize = 4 << 10;
 /// Bytes of a frame beside its payload, and of a record beside its bytes.
@@ -71,7 +71,7 @@ pub enum Outcome {
     /// It needs what came before the batch.
     Earlier,
     /// It cannot be decoded.
-    Failed(DecodeError),
+    Failed(Box<DecodeError>),
 }
 
 /// A frame of a batch.
@@ -99,7 +99,7 @@ pub struct Batch {
     /// For each transaction that begins in the batch whether it ends there.
     ended: Vec<bool>,
     /// The transaction of a slot that has begun and not ended: its number, and its id.
-    begun: HashMap<u32, (u32, TrxId)>,
+    begun: HashMap<u32, (u32, TrxId), IdHash>,
     /// What is known of transactions at the batch's end.
     pub contexts: Skimmer,
 }
@@ -200,11 +200,17 @@ impl Batch {
                 Err(error) => {
                     self.bytes.truncate(bytes);
                     self.records.truncate(first);
-                    // Whose records it has is not known.
-                    self.begun.clear();
                     match error {
-                        SkimError::Earlier { .. } => Outcome::Earlier,
-                        SkimError::Decode(error) => Outcome::Failed(error),
+                        // It has rows and ends of this transaction alone, or is refused later.
+                        SkimError::Earlier { trx_slot } => {
+                            self.begun.remove(&trx_slot);
+                            Outcome::Earlier
+                        }
+                        // Whose records it has is not known.
+                        SkimError::Decode(error) => {
+                            self.begun.clear();
+                            Outcome::Failed(Box::new(error))
+                        }
                     }
                 }
             };

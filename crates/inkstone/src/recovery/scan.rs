@@ -185,7 +185,7 @@ impl<'a> Scan<'a> {
                 }
                 Ok(())
             }
-            Outcome::Failed(error) => self.note_failed(error.clone(), start, tail),
+            Outcome::Failed(error) => self.note_failed((**error).clone(), start, tail),
             Outcome::Earlier => self.note_late(place, tail, batch.payload(frame)),
         }
     }

@@ -58,7 +58,7 @@ fn take(batch: &mut Batch, whole: &mut Skimmer, taken: &mut Vec<Taken>) {
                 .clone()
                 .map(|record| decode_one(batch.record(record).1).unwrap())
                 .collect()),
-            Outcome::Failed(error) => Err(error.clone()),
+            Outcome::Failed(error) => Err((**error).clone()),
             Outcome::Earlier => late(batch.payload(frame), whole),
         };
         taken.push((frame.place.start, frame.place.end, records));
