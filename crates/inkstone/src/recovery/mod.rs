@@ -48,8 +48,10 @@
 //! 2. The log is durable up to the end that is read before the pool writes a page: the
 //!    `RedoLog` that the pool has must see to it.
 //! 3. Torn pages were repaired from the doublewrite file before.
-//! 4. A frame has the row changes of one transaction only; another one is refused. A transaction's
-//!    undo is copied with its insert context cleared, and nothing of it stands between the parts.
+//! 4. A frame has the row changes of one transaction only; another one is refused. One with an
+//!    insert that is coded against another has no record that names another transaction. A
+//!    transaction's undo is copied with its insert context cleared, and nothing of it stands
+//!    between the parts.
 //!
 //! # What it leaves to the caller
 //!

@@ -201,7 +201,7 @@ impl Batch {
                     self.bytes.truncate(bytes);
                     self.records.truncate(first);
                     match error {
-                        // It has rows and ends of this transaction alone, or is refused later.
+                        // It has records of this transaction alone, or is refused later.
                         SkimError::Earlier { trx_slot } => {
                             self.begun.remove(&trx_slot);
                             Outcome::Earlier

@@ -208,6 +208,14 @@ impl<'a> Scan<'a> {
             }
         }
         self.report.records += records.len() as u64;
+        // The batch counts the transactions of other slots as whole without this frame.
+        let mut slots = records.iter().filter_map(|record| record.slot);
+        if let Some(slot) = slots.next()
+            && let Some(other) = slots.find(|&other| other != slot)
+        {
+            let detail = format!("rows of slot {slot} and a record of slot {other} in a frame");
+            return Err(Problem::Log(detail));
+        }
         for record in &records {
             let bytes = &bytes[record.from as usize..record.to as usize];
             self.note_record(place, tail, record, bytes, false)?;
