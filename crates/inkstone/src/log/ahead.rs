@@ -99,6 +99,11 @@ impl Ahead {
         }
         match std::mem::replace(&mut *state, State::Idle) {
             State::Read(read, result) if read.is(piece) => {
+                paranoid!(
+                    buffer.len() == self.shared.buffer.lock().len(),
+                    "a buffer of {} bytes is given for a longer or shorter one",
+                    buffer.len()
+                );
                 std::mem::swap(&mut *self.shared.buffer.lock(), buffer);
                 Some(result)
             }

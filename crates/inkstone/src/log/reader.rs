@@ -34,6 +34,7 @@
 //! that a damaged header cannot hide the proof of damage.
 
 use super::ahead::{Ahead, Piece};
+use crate::paranoid::paranoid;
 use crate::{Error, Result};
 use inkstone_format::frame::{self, FRAME_HEADER_MAX, FRAME_MAX, Parsed, RawFrame};
 use inkstone_format::segment::{
@@ -588,6 +589,10 @@ impl Source {
         } else {
             (0, len)
         };
+        paranoid!(
+            read <= BLOCKS,
+            "a piece of {read} bytes does not fit its buffer"
+        );
         let piece = Piece {
             file: segment.file.clone(),
             offset: from - before as u64,
@@ -604,6 +609,11 @@ impl Source {
         result: std::io::Result<()>,
         out: &mut Vec<u8>,
     ) -> Result<usize> {
+        paranoid!(
+            !range.is_empty() && range.end <= piece.len,
+            "bytes {range:?} of a piece of {}",
+            piece.len
+        );
         result.map_err(|e| Error::io("read", piece.file.path(), e))?;
         out.extend_from_slice(&self.blocks[range.clone()]);
         Ok(range.len())
