@@ -195,12 +195,16 @@ static bool note_that_there_is_one(void *there_is_one, ink_slice)
    one, as a timeout at the second would leave half of them. An ALTER that drops a partition behind
    its work waits for that one alone, as InnoDB's does: it fails for no other's sake. Copies that
    the server drops at the end of an ALTER have been waited for at its beginning, and its ddl log,
-   after a crash, cannot wait for a coordinator that comes later. */
+   after a crash, cannot wait for a coordinator that comes later. A table that the server drops as
+   CREATE has failed is new: no other transaction has changed it, and where the drop failed, too, it
+   would be left without a definition. */
 static int wait_before_move(THD *thd, const TableName &name, bool whole)
 {
   bool there_is_one= false;
   ink_error error;
   if (!thd || !mysqld_server_started || is_copy(name))
+    return 0;
+  if (thd_sql_command(thd) == SQLCOM_CREATE_TABLE && (thd->is_error() || thd_kill_level(thd)))
     return 0;
   if (ink_prepared(database, note_that_there_is_one, &there_is_one, &error))
     return handler_error(thd, error);

@@ -21,7 +21,7 @@ use crate::paranoid::paranoid;
 use crate::rows::{Table, TreeRef};
 use crate::space::Space;
 use crate::sync::{Instant, thread};
-use crate::txn::transaction::HasChanged;
+use crate::txn::transaction::{HasChanged, LOOK_TIME_MAX};
 use crate::{Error, Result};
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{
@@ -35,10 +35,6 @@ use inkstone_io::{AlignedBuffer, Create, File, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long an export waits for a statement to end, to look whether its transaction has changed the
-/// table.
-const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How often the log is told that an import goes on.
 const PAGES_BETWEEN_NOTES: u32 = 4096;

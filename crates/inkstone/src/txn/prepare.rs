@@ -174,21 +174,24 @@ fn show_xid(xid: &[u8]) -> String {
 
 impl Core {
     /// Whether a prepared transaction has changed rows of a tablespace.
-    pub(crate) fn prepared_has_changed(&self, space: SpaceId) -> Result<bool> {
+    pub(crate) fn prepared_has_changed(&self, space: SpaceId) -> Result<HasChanged> {
         // What is rolled back since an earlier run may be of any table.
-        if !self.recovered.lock().is_empty() {
-            return Ok(true);
-        }
+        let mut found = if self.recovered.lock().is_empty() {
+            HasChanged::No
+        } else {
+            HasChanged::Busy
+        };
         let all: Vec<_> = self.prepared.lock().values().cloned().collect();
         for shared in all {
             // In the middle of a call: it is being prepared, committed, or rolled back. Its entry
             // stays until it has ended, so that the next look sees how it goes on.
             match shared.has_changed(self, space)? {
-                HasChanged::Yes | HasChanged::Busy => return Ok(true),
+                HasChanged::Yes => return Ok(HasChanged::Yes),
+                HasChanged::Busy => found = HasChanged::Busy,
                 HasChanged::No => {}
             }
         }
-        Ok(false)
+        Ok(found)
     }
 
     /// Reads all that undoes prepared transactions and is not in the log. For `salvage`.

@@ -58,6 +58,9 @@ pub(crate) enum Phase {
     Ended,
 }
 
+/// How long a call is waited for whose transaction may have changed a tablespace.
+pub const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// Whether a transaction has unfinished changes in a tablespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HasChanged {

@@ -1,6 +1,7 @@
 //! A client: random transactions in SQL, recorded as it sees them.
 
 use super::level::Level;
+use super::lost::{Line, Phase};
 use crate::client::{Client as Connection, Refusal, Reply};
 use crate::random::Random;
 use inkstone_testkit::history::{
@@ -8,6 +9,7 @@ use inkstone_testkit::history::{
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,13 +25,19 @@ const ROWS: usize = 8;
 /// lasts while no hand-off is lost and each deadlock is found.
 const PATIENCE_S: u64 = 30;
 /// `ER_LOCK_WAIT_TIMEOUT`, also of NOWAIT.
-const TIMEOUT: u16 = 1205;
-const DEADLOCK: u16 = 1213;
+pub(super) const TIMEOUT: u16 = 1205;
+pub(super) const DEADLOCK: u16 = 1213;
 const DUPLICATE: u16 = 1062;
 /// `ER_CHECKREAD`: the row was changed after the snapshot.
 const CHANGED: u16 = 1020;
 /// `ER_QUERY_INTERRUPTED`.
-const KILLED: u16 = 1317;
+pub(super) const KILLED: u16 = 1317;
+/// `ER_CONNECTION_KILLED`: the server closes the connection behind it.
+const CONNECTION_KILLED: u16 = 1927;
+/// `ER_TABLE_DEF_CHANGED`: the table was altered after the snapshot.
+const ALTERED: u16 = 1412;
+/// `ER_XA_RBROLLBACK`: the transaction is rolled back, as a statement of it was killed.
+const XA_ROLLED_BACK: u16 = 1402;
 /// `ER_XAER_NOTA` and `ER_XAER_RMFAIL`: what was killed had done it.
 const XA_DONE: [u16; 2] = [1397, 1399];
 
@@ -52,12 +60,22 @@ pub struct World {
     pub killed: AtomicBool,
     /// Statements are killed (KILL QUERY).
     pub kills_statements: bool,
-    /// Statements that said that they were.
+    /// Connections are killed, too.
+    pub kills_connections: bool,
+    /// Tables are altered while the clients work.
+    pub alters: bool,
+    /// Statements that said that they were killed.
     pub statements_killed: AtomicU64,
+    /// Connections that were, and were made anew.
+    pub connections_killed: AtomicU64,
+    /// Transactions that were found prepared behind such, and ended.
+    pub prepared_detached: AtomicU64,
+    /// Reads by a snapshot older than the table.
+    pub reads_refused: AtomicU64,
 }
 
 impl World {
-    fn tick(&self) -> Time {
+    pub(super) fn tick(&self) -> Time {
         self.clock.fetch_add(1, Ordering::SeqCst) + 1
     }
 
@@ -67,8 +85,8 @@ impl World {
 }
 
 /// Why a statement was not done.
-enum Stop {
-    /// The server is gone, or does not answer.
+pub(super) enum Stop {
+    /// The connection is gone.
     Gone(String),
     Refused(Refusal),
     /// So that the transaction must be rolled back.
@@ -79,14 +97,19 @@ enum Stop {
 
 impl From<std::io::Error> for Stop {
     fn from(error: std::io::Error) -> Self {
-        Self::Gone(error.to_string())
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                Self::Wrong(format!("the server does not answer: {error}"))
+            }
+            _ => Self::Gone(error.to_string()),
+        }
     }
 }
 
-type Done<T = ()> = Result<T, Stop>;
+pub(super) type Done<T = ()> = Result<T, Stop>;
 
 /// Whether the server said that what was asked is done, or only that it was killed.
-enum Ended {
+pub(super) enum Ended {
     Said,
     Unsaid,
 }
@@ -95,12 +118,12 @@ enum Ended {
 const LOCKS: [&str; 2] = ["LOCK IN SHARE MODE", "FOR UPDATE"];
 
 /// A transaction under way.
-struct Running {
+pub(super) struct Running {
     level: Level,
     ops: Vec<Op>,
     savepoint: bool,
     /// Its name, if it is an XA transaction.
-    xa: Option<String>,
+    pub(super) xa: Option<String>,
     /// Rows that a scan found.
     rows: Vec<Key>,
 }
@@ -115,8 +138,11 @@ impl Running {
 pub struct Client<'w> {
     pub world: &'w World,
     pub connection: Connection,
+    pub line: &'w Line<'w>,
     pub number: u32,
     pub random: Random,
+    /// The statement that was run last.
+    pub said: String,
 }
 
 impl Client<'_> {
@@ -164,7 +190,10 @@ impl Client<'_> {
         let xa = is_xa.then(|| format!("{}-{}", self.number, self.world.tick()));
         let begun = match self.begin(level, seconds, xa.as_deref()) {
             Ok(begun) => begun,
-            Err(stop) => return self.gone(stop).map(|_| (None, false)),
+            Err(stop) => {
+                let (_, goes_on) = self.lose(stop, None, Phase::Working)?;
+                return Ok((None, goes_on));
+            }
         };
         let mut running = Running {
             level,
@@ -190,11 +219,8 @@ impl Client<'_> {
                     why.or(Some(refusal.message))
                 }
                 Err(stop) => {
-                    let why = self.gone(stop)?;
-                    return Ok((
-                        Some(self.over(running, begun, Outcome::Aborted(why))),
-                        false,
-                    ));
+                    let (outcome, goes_on) = self.lose(stop, Some(&running), Phase::Working)?;
+                    return Ok((Some(self.over(running, begun, outcome)), goes_on));
                 }
             };
             if outcome.is_some() {
@@ -202,14 +228,11 @@ impl Client<'_> {
             }
         }
         self.pause();
-        let ended = match outcome {
-            Some(why) => self
-                .roll_back(&running)
-                .map(|()| Outcome::Aborted(why.clone()))
-                .or_else(|stop| self.gone(stop).map(|_| Outcome::Aborted(why))),
+        let (ended, goes_on) = match outcome {
+            Some(why) => self.take_back(&running, why),
+            None if self.random.chance(8) => self.take_back(&running, "rollback".to_owned()),
             None => self.end(&running),
         }?;
-        let goes_on = ended != Outcome::Unknown || !self.world.killed.load(Ordering::SeqCst);
         Ok((Some(self.over(running, begun, ended)), goes_on))
     }
 
@@ -220,20 +243,6 @@ impl Client<'_> {
             begin,
             ops: running.ops,
             outcome,
-        }
-    }
-
-    /// Why the server is gone, if it may be.
-    fn gone(&self, stop: Stop) -> Result<String, String> {
-        match stop {
-            Stop::Gone(_) if self.world.killed.load(Ordering::SeqCst) => {
-                Ok("the server was killed".to_owned())
-            }
-            Stop::Gone(text) => Err(format!("the server is gone: {text}")),
-            Stop::Refused(refusal) | Stop::Over(refusal) => {
-                Err(format!("error {}: {}", refusal.code, refusal.message))
-            }
-            Stop::Wrong(text) => Err(text),
         }
     }
 
@@ -256,6 +265,9 @@ impl Client<'_> {
             }
             TIMEOUT => {}
             KILLED if self.world.kills_statements => {}
+            ALTERED if self.world.alters => {
+                self.world.reads_refused.fetch_add(1, Ordering::Relaxed);
+            }
             // Without gap locks a row that is missing may come.
             DUPLICATE if matches!(level, Level::ReadCommitted | Level::Snapshot) => {}
             CHANGED if level.may_conflict() => {
@@ -277,8 +289,9 @@ impl Client<'_> {
         };
         match self.run_xa(&format!("XA END '{name}'")) {
             Ok(Ended::Said) => {
-                if self.random.chance(50) {
-                    self.run_xa(&format!("XA PREPARE '{name}'"))?;
+                let prepares = self.random.chance(50);
+                if prepares && self.ends_xa(&format!("XA PREPARE '{name}'"))? {
+                    return Ok(());
                 }
             }
             // The server says once more that it was a deadlock; perhaps to a statement that was
@@ -286,7 +299,15 @@ impl Client<'_> {
             Ok(Ended::Unsaid) | Err(Stop::Refused(_)) => {}
             Err(other) => return Err(other),
         }
-        self.run_xa(&format!("XA ROLLBACK '{name}'")).map(drop)
+        self.ends_xa(&format!("XA ROLLBACK '{name}'")).map(drop)
+    }
+
+    /// Runs a statement of an XA transaction: whether it says that this is rolled back.
+    pub(super) fn ends_xa(&mut self, statement: &str) -> Done<bool> {
+        match self.run_xa(statement) {
+            Err(Stop::Refused(refusal)) if self.is_rolled_back(&refusal) => Ok(true),
+            other => other.map(|_| false),
+        }
     }
 
     fn commit(&mut self, running: &Running) -> Done<Ended> {
@@ -308,26 +329,35 @@ impl Client<'_> {
         self.run_xa(&format!("XA COMMIT '{name}'"))
     }
 
-    fn end(&mut self, running: &Running) -> Result<Outcome, String> {
-        if self.random.chance(8) {
-            return match self.roll_back(running) {
-                Ok(()) => Ok(Outcome::Aborted("rollback".to_owned())),
-                Err(stop) => self.gone(stop).map(Outcome::Aborted),
-            };
+    /// Rolls the transaction back, for this reason.
+    fn take_back(&mut self, running: &Running, why: String) -> Result<(Outcome, bool), String> {
+        match self.roll_back(running) {
+            Ok(()) => Ok((Outcome::Aborted(why), true)),
+            Err(stop) => self.lose(stop, Some(running), Phase::RollingBack),
         }
+    }
+
+    /// Commits the transaction: what came of it, and whether the server still answers.
+    fn end(&mut self, running: &Running) -> Result<(Outcome, bool), String> {
         match self.commit(running) {
-            Ok(Ended::Unsaid) => Ok(Outcome::Unknown),
-            Ok(Ended::Said) => Ok(Outcome::Committed {
-                at: self.world.tick(),
-                durability: inkstone::Durability::Sync,
-            }),
-            Err(Stop::Refused(refusal)) if refusal.code == DEADLOCK => {
-                Ok(Outcome::Aborted("deadlock".to_owned()))
+            Ok(Ended::Unsaid) => Ok((Outcome::Unknown, true)),
+            Ok(Ended::Said) => Ok((self.committed(), true)),
+            Err(Stop::Refused(refusal))
+                if refusal.code == DEADLOCK || self.is_rolled_back(&refusal) =>
+            {
+                Ok((Outcome::Aborted(refusal.message), true))
             }
             Err(Stop::Refused(_)) if self.world.killed.load(Ordering::SeqCst) => {
-                Ok(Outcome::Unknown)
+                Ok((Outcome::Unknown, false))
             }
-            Err(stop) => self.gone(stop).map(|_| Outcome::Unknown),
+            Err(stop) => self.lose(stop, Some(running), Phase::Committing),
+        }
+    }
+
+    pub(super) fn committed(&self) -> Outcome {
+        Outcome::Committed {
+            at: self.world.tick(),
+            durability: inkstone::Durability::Sync,
         }
     }
 
@@ -339,7 +369,13 @@ impl Client<'_> {
     }
 
     fn run_reply(&mut self, statement: &str) -> Done<Reply> {
+        statement.clone_into(&mut self.said);
         match self.connection.run(statement)? {
+            Reply::Refused(refusal)
+                if refusal.code == CONNECTION_KILLED && self.world.kills_connections =>
+            {
+                Err(Stop::Gone(refusal.message))
+            }
             Reply::Refused(refusal) => {
                 let killed = u64::from(self.is_kill(&refusal));
                 self.world
@@ -360,8 +396,12 @@ impl Client<'_> {
         refusal.code == KILLED && self.world.kills_statements
     }
 
+    fn is_rolled_back(&self, refusal: &Refusal) -> bool {
+        refusal.code == XA_ROLLED_BACK && self.world.kills_statements
+    }
+
     /// Runs a statement that may be run twice until it is not killed.
-    fn run_whole(&mut self, statement: &str) -> Done {
+    pub(super) fn run_whole(&mut self, statement: &str) -> Done {
         loop {
             match self.run_done(statement) {
                 Err(Stop::Refused(refusal)) if self.is_kill(&refusal) => {}
@@ -372,7 +412,7 @@ impl Client<'_> {
 
     /// Runs a statement of an XA transaction until it is not killed. One that was killed may have
     /// done it all the same.
-    fn run_xa(&mut self, statement: &str) -> Done<Ended> {
+    pub(super) fn run_xa(&mut self, statement: &str) -> Done<Ended> {
         let mut killed = false;
         loop {
             match self.run_done(statement) {
@@ -406,7 +446,7 @@ impl Client<'_> {
         Ok(count)
     }
 
-    fn rows(&mut self, statement: &str) -> Done<Vec<Vec<String>>> {
+    pub(super) fn rows(&mut self, statement: &str) -> Done<Vec<Vec<String>>> {
         let Reply::Rows(found) = self.run_reply(statement)? else {
             return Err(Stop::Wrong(format!("{statement} gives no rows")));
         };
@@ -544,7 +584,7 @@ impl Client<'_> {
             })
             .collect();
         let into = keys.first().map_or("", |(key, _)| table(*key));
-        format!("INSERT INTO {into} VALUES {}", rows.join(", "))
+        format!("INSERT INTO {into} (id, v, pad) VALUES {}", rows.join(", "))
     }
 
     fn upsert_text(&mut self, key: Key, value: &Value) -> String {
@@ -801,11 +841,14 @@ fn numbered(rows: &[Vec<String>]) -> Done<BTreeMap<Key, Value>> {
 
 /// All that the tables hold.
 pub fn everything(world: &World, connection: Connection) -> Result<State, String> {
+    let line = Line::none();
     let mut client = Client {
         world,
         connection,
+        line: &line,
         number: 0,
         random: Random(0),
+        said: String::new(),
     };
     let mut read = || -> Done<State> {
         let mut state = lists(&client.rows("SELECT id, v FROM lists")?)?;

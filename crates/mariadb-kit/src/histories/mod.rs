@@ -1,10 +1,13 @@
 //! `--histories`: concurrent transactions in SQL, recorded, and checked for what their isolation
 //! level forbids, by the checker of `cargo xtask histories` (`inkstone_testkit::history`). The
-//! server is killed now and then, and in some lives single statements are; its binary log is on, so
-//! that commits go through the server's group commit.
+//! server is killed now and then, and in some runs single statements are, or connections, or the
+//! tables are altered beside them; its binary log is on, so that commits go through the server's
+//! group commit.
 
+mod beside;
 mod client;
 mod level;
+mod lost;
 
 use super::client::{Client as Connection, Reply};
 use super::crash::Plan;
@@ -13,11 +16,13 @@ use super::plugin::Plugin;
 use super::random::Random;
 use super::server::Server;
 use super::tree::Tree;
+use beside::{Altered, Altering, Killing, check_tables};
 use client::{Client, TABLES, World, everything};
 use inkstone_testkit::build::Result;
 use inkstone_testkit::history::campaign::Tally;
 use inkstone_testkit::history::{End, History, State, Txn, check};
 use level::Level;
+use lost::Line;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -31,8 +36,6 @@ const LIVES: u64 = 4;
 const RUNS_FOR_CLASSES: u64 = 60;
 /// Transactions of a client in a life.
 const TRANSACTIONS: usize = 40;
-/// From one statement that is killed to the next, at most: about as long as a few statements take.
-const KILLS_APART_US: u64 = 3000;
 
 /// When the server is killed.
 enum Kill {
@@ -141,6 +144,7 @@ impl Campaign {
     fn lives(&mut self, seed: u64, level: Option<Level>) -> Result<()> {
         let mut random = Random(seed);
         let paddings = [vec![0], vec![0, 100, 300], vec![0, 1500, 20_000]];
+        let kills_statements = random.chance(50);
         let world = World {
             level,
             transactions: TRANSACTIONS,
@@ -150,8 +154,13 @@ impl Campaign {
             element: AtomicU64::new(0),
             lists: AtomicU32::new(0),
             killed: AtomicBool::new(false),
-            kills_statements: random.chance(50),
+            kills_statements,
+            kills_connections: kills_statements && random.chance(50),
+            alters: random.chance(40),
             statements_killed: AtomicU64::new(0),
+            connections_killed: AtomicU64::new(0),
+            prepared_detached: AtomicU64::new(0),
+            reads_refused: AtomicU64::new(0),
         };
         self.server
             .sql(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
@@ -165,7 +174,11 @@ impl Campaign {
                 _ => None,
             };
             let clients = random.between(2, 8) as u32;
-            let txns = self.life(&world, clients, &mut random, kill)?;
+            let (txns, altered) = self.life(&world, clients, &mut random, kill)?;
+            self.tally.marks.add("tables altered", altered.made);
+            self.tally
+                .marks
+                .add("changes that gave way", altered.gave_way);
             let end = if world.killed.swap(false, Ordering::SeqCst) {
                 self.server.start()?;
                 self.settle(&mut random)?;
@@ -174,6 +187,9 @@ impl Campaign {
             } else {
                 End::Quiet
             };
+            if world.alters {
+                check_tables(&mut self.connect(DATABASE)?)?;
+            }
             let last = everything(&world, self.connect(DATABASE)?)?;
             let history = History {
                 initial,
@@ -188,8 +204,17 @@ impl Campaign {
             }
             initial = last;
         }
-        let killed = world.statements_killed.load(Ordering::Relaxed);
-        self.tally.marks.add("statements killed", killed);
+        for (what, count) in [
+            ("statements killed", &world.statements_killed),
+            ("connections killed", &world.connections_killed),
+            (
+                "prepared over a killed connection",
+                &world.prepared_detached,
+            ),
+            ("statements older than a table", &world.reads_refused),
+        ] {
+            self.tally.marks.add(what, count.load(Ordering::Relaxed));
+        }
         Ok(())
     }
 
@@ -212,29 +237,43 @@ impl Campaign {
         clients: u32,
         random: &mut Random,
         kill: Option<Kill>,
-    ) -> Result<Vec<Txn>> {
-        let mut ready = Vec::new();
-        let mut ids = Vec::new();
-        for number in 0..clients {
-            let connection = self.connect(DATABASE)?;
-            ids.push(connection.id());
-            ready.push(Client {
+    ) -> Result<(Vec<Txn>, Altered)> {
+        let connect = || self.connect(DATABASE);
+        let mut connections = Vec::new();
+        let mut lines = Vec::new();
+        for _ in 0..clients {
+            let connection = connect()?;
+            lines.push(Line::new(connect, connection.id()));
+            connections.push(connection);
+        }
+        let ready: Vec<_> = (0..clients)
+            .zip(connections)
+            .map(|(number, connection)| Client {
                 world,
                 connection,
+                line: &lines[number as usize],
                 number,
                 random: Random(random.bits()),
-            });
-        }
+                said: String::new(),
+            })
+            .collect();
         let killing = Killing {
-            connection: self.connect(DATABASE)?,
-            ids,
+            connection: connect()?,
+            lines: &lines,
+            random: Random(random.bits()),
+            connections: world.kills_connections,
+        };
+        let altering = Altering {
+            world,
+            connection: connect()?,
             random: Random(random.bits()),
         };
         let is_over = AtomicBool::new(false);
-        let results: Vec<_> = std::thread::scope(|scope| {
+        let (results, altered): (Vec<_>, _) = std::thread::scope(|scope| {
             if world.kills_statements {
                 scope.spawn(|| killing.run(&is_over));
             }
+            let altered = world.alters.then(|| scope.spawn(|| altering.run(&is_over)));
             let threads: Vec<_> = ready
                 .into_iter()
                 .map(|client| scope.spawn(|| client.run()))
@@ -251,11 +290,16 @@ impl Campaign {
                 })
                 .collect();
             is_over.store(true, Ordering::SeqCst);
-            results
+            let altered = altered.map_or_else(|| Ok(Altered::default()), |thread| thread.join());
+            (results, altered)
         });
         if let Some(Kill::AtEnd) = kill {
             world.killed.store(true, Ordering::SeqCst);
             self.server.kill();
+        }
+        let altered = altered.map_err(|_| "what alters the tables panicked")?;
+        if let Some(text) = &altered.wrong {
+            return Err(text.clone());
         }
         let mut all = Vec::new();
         for (txns, wrong) in results {
@@ -264,28 +308,6 @@ impl Campaign {
             }
             all.extend(txns);
         }
-        Ok(all)
-    }
-}
-
-/// What kills statements of the clients.
-struct Killing {
-    connection: Connection,
-    /// The clients' connections, as the server numbers them.
-    ids: Vec<u32>,
-    random: Random,
-}
-
-impl Killing {
-    /// Until the work is over, or the server is gone.
-    fn run(mut self, is_over: &AtomicBool) {
-        while !is_over.load(Ordering::SeqCst) {
-            let apart = Duration::from_micros(self.random.below(KILLS_APART_US));
-            std::thread::sleep(apart);
-            let kill = format!("KILL QUERY {}", self.random.pick(&self.ids));
-            if self.connection.run(&kill).is_err() {
-                break;
-            }
-        }
+        Ok((all, altered))
     }
 }

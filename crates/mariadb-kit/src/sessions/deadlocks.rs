@@ -3,14 +3,27 @@
 use super::evidence::Party;
 use super::held::is_open;
 use super::meant::{Case, Reason};
+use super::stage::What;
 use super::victims::victims;
+use crate::client::Reply;
 use inkstone_testkit::build::Result;
 
 impl Case<'_> {
+    /// Why Inkstone has a deadlock, and InnoDB has none.
+    pub(super) fn only_inkstones(&mut self, victim: usize) -> Result<Option<Reason>> {
+        for why in [Self::further_on, Self::overlooked, Self::held_back] {
+            let reason = why(self, victim)?;
+            if reason.is_some() {
+                return Ok(reason);
+            }
+        }
+        Ok(None)
+    }
+
     /// Inkstone has a deadlock of sessions one of which is held back in InnoDB, where it has waited
     /// since before this step for a lock beyond what it asked for: there it has not taken what the
     /// other one wants now.
-    pub(super) fn held_back(&mut self) -> Result<Option<Reason>> {
+    fn held_back(&mut self, _victim: usize) -> Result<Option<Reason>> {
         let connections = self.inkstone.latest_circle()?;
         let circle = self.inkstone.numbered(&connections);
         let [innodb, inkstone] = self.sides;
@@ -37,7 +50,34 @@ impl Case<'_> {
     /// Inkstone has a deadlock that this step's session has closed; in InnoDB it has not come so
     /// far, and waits for a lock that is beyond what was asked. Others of the circle may go on in
     /// Inkstone then.
-    pub(super) fn further_on(&mut self, victim: usize) -> Result<Option<Reason>> {
+    fn further_on(&mut self, victim: usize) -> Result<Option<Reason>> {
+        match self.closed_circle(victim)? {
+            Some(_) => self.waits(self.acting),
+            None => Ok(None),
+        }
+    }
+
+    /// Inkstone has a deadlock that this step's session has closed; InnoDB has overlooked the lock
+    /// that it wants, and has given it what it asked for.
+    fn overlooked(&mut self, victim: usize) -> Result<Option<Reason>> {
+        let Some(circle) = self.closed_circle(victim)? else {
+            return Ok(None);
+        };
+        let acting = self.acting;
+        let Some(What::Ended(Reply::Done(_) | Reply::Rows(_))) = self.sides[0].get(&acting) else {
+            return Ok(None);
+        };
+        for other in circle {
+            if other != acting && self.overlooks(acting, &[other])? {
+                return Ok(Some(Reason::Overlooked));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The sessions of Inkstone's latest deadlock, if this step's session and the victim are of
+    /// them, and no others differ.
+    fn closed_circle(&mut self, victim: usize) -> Result<Option<Vec<usize>>> {
         let connections = self.inkstone.latest_circle()?;
         let circle = self.inkstone.numbered(&connections);
         let sessions = self.sides.iter().flat_map(|side| side.keys());
@@ -46,11 +86,8 @@ impl Case<'_> {
             one != other
         });
         let is_of_circle = differ.all(|session| circle.contains(session));
-        if is_of_circle && [self.acting, victim].iter().all(|one| circle.contains(one)) {
-            self.waits(self.acting)
-        } else {
-            Ok(None)
-        }
+        let is_closed = [self.acting, victim].iter().all(|one| circle.contains(one));
+        Ok((is_of_circle && is_closed).then_some(circle))
     }
 
     /// One engine has a deadlock of sessions that were let go on together, and in the other one

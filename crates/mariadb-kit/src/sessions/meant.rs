@@ -161,10 +161,7 @@ impl Case<'_> {
         match deadlock {
             Some(None) => {
                 return match self.order_of_deadlock(&let_go)? {
-                    None if victims[0].is_empty() => match self.further_on(victims[1][0])? {
-                        None => self.held_back(),
-                        reason => Ok(reason),
-                    },
+                    None if victims[0].is_empty() => self.only_inkstones(victims[1][0]),
                     reason => Ok(reason),
                 };
             }

@@ -293,10 +293,10 @@ impl Play<'_> {
         )
     }
 
-    /// A session has the whole server locked for reading, and waits for a row of another, whose
-    /// COMMIT or next change the server keeps waiting for that lock. The engine knows nothing of
-    /// the one half of the circle, and the server nothing of the other. As long as the engines were
-    /// compared InnoDB's sessions wait, too.
+    /// A session has the whole server locked for reading, or changes rows while another wants that
+    /// lock, and waits for a row of a third, whose COMMIT or next change the server keeps waiting
+    /// for that lock. The engine knows nothing of the one half of the circle, and the server
+    /// nothing of the other. As long as the engines were compared InnoDB's sessions wait, too.
     fn wait_for_server(&mut self, waiting: &[usize]) -> Result<bool> {
         let are_compared = self.played.meant.is_none() && self.played.differs.is_none();
         if are_compared && self.stages[0].working() != waiting {
@@ -307,9 +307,16 @@ impl Play<'_> {
             let is_said_now = self.said.get(session).copied() == locked;
             locked > self.has_said(*session, "UNLOCK TABLES") && !is_said_now
         };
-        let holders: Vec<usize> = waiting.iter().copied().filter(has_server).collect();
+        let mut holders: Vec<usize> = waiting.iter().copied().filter(has_server).collect();
         let stage = &mut self.stages[1];
         let (all, kept) = (stage.waits()?, stage.kept_by_server()?);
+        let wants_server = |session: &&usize| {
+            kept.contains(session) && stage.statement(**session).starts_with(FLUSH_WITH_LOCK)
+        };
+        if waiting.iter().any(|session| wants_server(&session)) {
+            let keeps_server = |session: &&usize| !kept.contains(session);
+            holders.extend(waiting.iter().filter(keeps_server));
+        }
         let blockers = |session: usize| {
             let blockers = all.get(&stage.sessions[session - 1].connection);
             stage.numbered(blockers.map_or(&[], Vec::as_slice))

@@ -16,6 +16,7 @@ use crate::rows::{Table, TableInner, TableTree, TreeRef};
 use crate::space::{SYSTEM_PAGES, Space};
 use crate::sync::{Instant, thread};
 use crate::txn::Transaction;
+use crate::txn::transaction::{HasChanged, LOOK_TIME_MAX};
 use crate::{Error, Result};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{SpaceId, TreeId};
@@ -193,7 +194,9 @@ impl Database {
     /// Waits until no prepared transaction has changed rows of a table. To be called before a tree
     /// is made of the rows that are there: what is prepared has left its other trees as they were,
     /// and may yet be rolled back, or commit without an entry in the new one.
-    /// [`Error::LockTimeout`] after `patience`, [`Error::Interrupted`] when `interrupt` is raised.
+    /// [`Error::LockTimeout`] after `patience`, or after ten seconds if that is longer while one is
+    /// being prepared or ended, whose rows may be of any table; [`Error::Interrupted`] when
+    /// `interrupt` is raised.
     ///
     /// ```
     /// # use inkstone::{Database, Error, Isolation, Options};
@@ -219,7 +222,14 @@ impl Database {
         let space = table.tree_ref().live(&self.inner.core)?.space.id;
         let core = &self.inner.core;
         let begun = Instant::now();
-        while core.prepared_has_changed(space)? {
+        loop {
+            // One in the middle of a call may be of another table, for which nothing waits: that
+            // it is will show when the call is over.
+            let patience = match core.prepared_has_changed(space)? {
+                HasChanged::No => return Ok(()),
+                HasChanged::Yes => patience,
+                HasChanged::Busy => patience.max(LOOK_TIME_MAX),
+            };
             core.storage.poison.check()?;
             interrupt.map_or(Ok(()), Interrupt::check)?;
             let waited = begun.elapsed();
@@ -233,7 +243,6 @@ impl Database {
             // ended.
             thread::sleep(PREPARED_LOOK_INTERVAL.min(patience - waited));
         }
-        Ok(())
     }
 
     /// Drops a secondary tree, durably. Its pages are freed in the background, once the
