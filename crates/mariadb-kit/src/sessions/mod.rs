@@ -16,6 +16,7 @@ mod evidence;
 mod generate;
 mod held;
 mod meant;
+mod other_rows;
 mod overlooked;
 mod play;
 mod replica;

@@ -15,7 +15,7 @@ use super::*;
 use crate::mvcc::system::{Snapshot, TrxStatus, TrxSystem};
 use crate::sync::Instant;
 use crate::sync::atomic::AtomicBool;
-use inkstone_format::{SpaceId, TreeId, TrxId};
+use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::thread;
