@@ -1,3 +1,5 @@
+mod deadlocks;
+mod model;
 #[cfg(inkstone_shuttle)]
 mod races;
 
@@ -9,7 +11,6 @@ use crate::poison::Poison;
 use crate::sync::Instant;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use inkstone_format::{SpaceId, TreeId, TrxId};
-use proptest::prelude::*;
 use std::thread;
 use std::time::Duration;
 
@@ -436,71 +437,6 @@ fn a_new_gap_is_seen_by_a_waiting_insert() {
 }
 
 #[test]
-fn a_deadlock_through_any_blocker_is_found() {
-    let f = fixture();
-    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
-    (0..9).for_each(|_| c.0.add_cost());
-    assert!(f.lock(&mut a, b"k", S) && f.lock(&mut b, b"k", S) && f.lock(&mut c, b"l", X));
-    let first = f.queue(&mut c, b"k", X);
-    let second = f.queue(&mut b, b"l", X);
-    assert!(b.0.is_doomed(), "of two, the one that changed less");
-    assert!(matches!(
-        f.table.wait(second, soon(), &mut || Ok(())),
-        Err(Error::Deadlock)
-    ));
-    f.end(&b.0, &mut b.1);
-    f.end(&a.0, &mut a.1);
-    f.table.wait(first, soon(), &mut || Ok(())).unwrap();
-}
-
-/// Two wait for each other, one of them in a queue behind a third one: that is no victim.
-fn third_is_spared(third_mode: LockMode, second_mode: LockMode) {
-    let f = fixture();
-    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
-    (0..9).for_each(|_| a.0.add_cost());
-    (0..5).for_each(|_| b.0.add_cost());
-    assert!(f.lock(&mut a, b"k", X) && f.lock(&mut b, b"l", X));
-    let third = f.queue(&mut c, b"k", third_mode);
-    let second = f.queue(&mut b, b"k", second_mode);
-    let first = f.queue(&mut a, b"l", X);
-    assert!(b.0.is_doomed() && !c.0.is_doomed());
-    assert!(matches!(
-        f.table.wait(second, soon(), &mut || Ok(())),
-        Err(Error::Deadlock)
-    ));
-    f.end(&b.0, &mut b.1);
-    f.table.wait(first, soon(), &mut || Ok(())).unwrap();
-    f.end(&a.0, &mut a.1);
-    f.table.wait(third, soon(), &mut || Ok(())).unwrap();
-    f.end(&c.0, &mut c.1);
-}
-
-/// Once the waiter between the two in the queue was found first, and was rolled back beside one of
-/// them.
-#[test]
-fn of_a_deadlock_of_two_no_third_one_is_the_victim() {
-    third_is_spared(S, X);
-}
-
-/// The same where the one between them wants the row alone, and the one behind it shared.
-#[test]
-fn no_bystander_that_wants_more_is_the_victim() {
-    third_is_spared(X, S);
-
-    // Where the one in front holds the row shared, the one between is part of the circle.
-    let f = fixture();
-    let [mut a, mut b, mut c] = [(); 3].map(|()| f.begin());
-    (0..9).for_each(|_| a.0.add_cost());
-    (0..5).for_each(|_| b.0.add_cost());
-    assert!(f.lock(&mut a, b"k", S) && f.lock(&mut b, b"l", X));
-    let third = f.queue(&mut c, b"k", X);
-    let second = f.queue(&mut b, b"k", S);
-    let first = f.queue(&mut a, b"l", X);
-    assert!(c.0.is_doomed() && !b.0.is_doomed());
-    drop((first, second, third));
-}
-
-#[test]
 fn a_lock_of_a_row_costs_less_than_forty_bytes() {
     use points::{Point, PointSet};
     let point = Point {
@@ -699,182 +635,6 @@ fn ranges_and_rows_exclude_each_other() {
     assert!(!f.is_free(&c, b"a", Access::Row(S)));
 }
 
-const KEYS: u8 = 26;
-
-#[derive(Clone, Debug)]
-enum Step {
-    Lock(usize, Bound<u8>, Bound<u8>, LockMode),
-    Access(usize, u8, LockMode),
-    End(usize),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let bound = || {
-        prop_oneof![
-            4 => (0..12_u8).prop_map(Bound::Included),
-            4 => (0..12_u8).prop_map(Bound::Excluded),
-            1 => Just(Bound::Unbounded),
-        ]
-    };
-    let mode = || prop_oneof![3 => Just(S), 1 => Just(X)];
-    prop_oneof![
-        6 => (0..4_usize, bound(), bound(), mode()).prop_map(|(t, l, h, m)| Step::Lock(t, l, h, m)),
-        4 => (0..4_usize, 0..KEYS, mode()).prop_map(|(t, k, m)| Step::Access(t, k, m)),
-        1 => (0..4_usize).prop_map(Step::End),
-    ]
-}
-
-/// Keys of the model: 2n + 1 stands for key [n], 2n + 2 for [n, 0], which lies between [n] and
-/// [n + 1], and 0 for the empty key.
-fn model_key(k: u8) -> Vec<u8> {
-    match k {
-        0 => vec![],
-        k if k % 2 == 1 => vec![k / 2],
-        k => vec![k / 2 - 1, 0],
-    }
-}
-
-fn model_range(low: Bound<u8>, high: Bound<u8>) -> Vec<u8> {
-    let above = |k: u8| match low {
-        Bound::Included(n) => k > 2 * n,
-        Bound::Excluded(n) => k > 2 * n + 1,
-        Bound::Unbounded => true,
-    };
-    let below = |k: u8| match high {
-        Bound::Included(n) => k <= 2 * n + 1,
-        Bound::Excluded(n) => k < 2 * n + 1,
-        Bound::Unbounded => true,
-    };
-    (0..KEYS).filter(|&k| above(k) && below(k)).collect()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-    #[test]
-    fn ranges_match_a_model(steps in proptest::collection::vec(step(), 1..60)) {
-        let f = fixture();
-        let mut trx: Vec<_> = (0..4).map(|_| f.begin()).collect();
-        // Per transaction, the strongest mode on each key.
-        let mut model = vec![[None::<LockMode>; KEYS as usize]; 4];
-        let in_way = |model: &Vec<[Option<LockMode>; KEYS as usize]>, me: usize, keys: &[u8], mode: LockMode| {
-            let of = |t: usize| keys.iter().any(|&k| model[t][k as usize].is_some_and(|m| m.conflicts(mode)));
-            (0..4).filter(|&t| t != me && of(t)).collect::<Vec<_>>()
-        };
-        for step in steps {
-            match step {
-                Step::Lock(t, low, high, mode) => {
-                    let (l, h) = (low.map(|n| [n]), high.map(|n| [n]));
-                    let (l, h) = (l.as_ref().map(|k| &k[..]), h.as_ref().map(|k| &k[..]));
-                    let keys = model_range(low, high);
-                    let expected = in_way(&model, t, &keys, mode);
-                    let locked = f.lock_range(&mut trx[t], l, h, mode);
-                    prop_assert_eq!(locked, expected.is_empty());
-                    if locked {
-                        for k in keys {
-                            let strongest = &mut model[t][k as usize];
-                            *strongest = (*strongest).max(Some(mode));
-                        }
-                    }
-                }
-                Step::Access(t, k, mode) => {
-                    let free = f.is_free(&trx[t], &model_key(k), Access::Row(mode));
-                    prop_assert_eq!(free, in_way(&model, t, &[k], mode).is_empty());
-                }
-                Step::End(t) => {
-                    let (me, held) = &mut trx[t];
-                    f.end(me, held);
-                    trx[t] = f.begin();
-                    model[t] = [None; KEYS as usize];
-                }
-            }
-        }
-        for (me, held) in &mut trx {
-            f.end(me, held);
-        }
-        prop_assert_eq!(f.table.counts(), (0, 0));
-    }
-
-    /// Joined or not: what a transaction has locked stays locked, and no two have conflicting
-    /// locks.
-    #[test]
-    fn joined_locks_cover_no_less(
-        steps in proptest::collection::vec((0..3_usize, 0..200_u8, 0..8_u8), 50..300)
-    ) {
-        let f = fixture_of(2000);
-        let mut trx: Vec<_> = (0..3).map(|_| f.begin()).collect();
-        let mut model = vec![std::collections::BTreeMap::<u8, LockMode>::new(); 3];
-        let key = |n: u8| [&[n][..], &[7; 40]].concat();
-        let count = steps.len();
-        for (step, (t, n, what)) in steps.into_iter().enumerate() {
-            let mode = if what % 2 == 0 { S } else { X };
-            match what {
-                0 if n % 8 == 0 => {
-                    let (me, held) = &mut trx[t];
-                    f.end(me, held);
-                    trx[t] = f.begin();
-                    model[t].clear();
-                }
-                1 => f.lock_gap(&mut trx[t], &key(n), &key(n + 1)),
-                2 => {
-                    let unlocked = f.table.unlock_row(&trx[t].0, row(&key(n)));
-                    if unlocked {
-                        model[t].remove(&n);
-                    }
-                }
-                _ => if f.lock(&mut trx[t], &key(n), mode) {
-                    let had = model[t].entry(n).or_insert(mode);
-                    *had = (*had).max(mode);
-                },
-            }
-            let has = |t: usize, n: u8, mode| f.table.change(PLACE, |locks| {
-                locks.owner(trx[t].0.id()).is_some_and(|owner| owner.has_row(&key(n), mode))
-            });
-            let checked = if step % 50 == 0 || step + 1 == count { 0..=255 } else { n..=n };
-            for n in checked {
-                for (t, model) in model.iter().enumerate() {
-                    let least = model.get(&n).copied();
-                    prop_assert!(least.is_none_or(|mode| has(t, n, mode)), "{t} lost {n}");
-                    let others = (0..3).filter(|&u| u != t).any(|u| has(u, n, S));
-                    prop_assert!(!(has(t, n, X) && others), "{n} is locked twice");
-                }
-            }
-        }
-        for (me, held) in &mut trx {
-            f.end(me, held);
-        }
-        prop_assert_eq!(f.table.counts(), (0, 0));
-    }
-
-    #[test]
-    fn points_match_a_model(
-        steps in proptest::collection::vec((0..4_u8, proptest::collection::vec(0..3_u8, 0..6), 0..90_usize), 1..400)
-    ) {
-        use points::{Point, PointSet};
-        let mut set = PointSet::default();
-        let mut model = std::collections::BTreeMap::new();
-        for (what, mut key, more) in steps {
-            key.extend(vec![7; more]);
-            let point = Point { mode: if what == 1 { S } else { X }, kept: [None, Some(S), Some(X)][usize::from(what % 3)] };
-            match what {
-                3 => prop_assert_eq!(set.remove(&key), model.remove(&key).is_some()),
-                _ => prop_assert_eq!(set.set(&key, point), model.insert(key.clone(), point).is_none()),
-            }
-            prop_assert_eq!(set.get(&key), model.get(&key).copied());
-            prop_assert_eq!(set.len(), model.len());
-            prop_assert_eq!(set.bytes(), set.counted_bytes());
-        }
-        let found: Vec<_> = set.iter().map(|(key, point)| (key.to_vec(), point)).collect();
-        prop_assert_eq!(found, model.clone().into_iter().collect::<Vec<_>>());
-        for key in model.keys() {
-            let interval = Interval::of_keys(key, key);
-            prop_assert_eq!(set.conflicts_in(&interval, S), model[key].mode == X);
-            prop_assert!(set.conflicts_in(&interval, X));
-            let behind = Interval::new(Bound::Excluded(key), Bound::Unbounded).unwrap();
-            prop_assert_eq!(set.conflicts_in(&behind, X), model.range(key.clone()..).count() > 1);
-        }
-    }
-}
-
 #[test]
 fn exclusive_locks_exclude() {
     let f = fixture();
@@ -920,41 +680,6 @@ fn exclusive_locks_exclude() {
     assert_eq!(f.table.counts(), (0, 0));
     assert!(f.table.waits().is_empty());
     assert_eq!(f.counters.get(Counter::Deadlocks), victims.into_inner());
-}
-
-/// Lets transactions with these weights wait in a circle, one after the other; returns which one
-/// was the victim.
-fn run_circle(weights: &[u64]) -> usize {
-    let f = fixture();
-    let n = weights.len();
-    let mut trx: Vec<_> = weights.iter().map(|_| f.begin()).collect();
-    for (i, (trx, &weight)) in trx.iter_mut().zip(weights).enumerate() {
-        (0..weight).for_each(|_| trx.0.add_cost());
-        assert!(f.lock(trx, &[i as u8], X));
-    }
-    let waits: Vec<_> = (0..n)
-        .map(|i| f.queue(&mut trx[i], &[((i + 1) % n) as u8], X))
-        .collect();
-    let text = f.table.graph().latest_deadlock().unwrap();
-    assert!(
-        text.contains(&format!("deadlock of {n} transactions")),
-        "{text}"
-    );
-    assert_eq!(f.counters.get(Counter::Deadlocks), 1);
-    drop(waits);
-    let victims: Vec<_> = (0..n).filter(|&i| trx[i].0.is_doomed()).collect();
-    assert_eq!(victims.len(), 1, "one victim is enough");
-    victims[0]
-}
-
-#[test]
-fn the_cheapest_of_a_circle_is_the_victim() {
-    assert_eq!(run_circle(&[5, 3]), 1);
-    assert_eq!(run_circle(&[1, 3]), 0);
-    assert_eq!(run_circle(&[4, 9, 4]), 2, "of equals the closing one");
-    assert_eq!(run_circle(&[4, 4, 9]), 1, "or the youngest");
-    assert_eq!(run_circle(&[4, 2, 7, 3]), 1);
-    assert_eq!(run_circle(&[0, 0, 0, 0]), 3);
 }
 
 #[test]
