@@ -5,7 +5,7 @@ mod common;
 
 use common::{Random, all, blocked, commit, key, num, number, open, read, rows, val, within};
 use inkstone::Isolation::{ReadCommitted, RepeatableRead};
-use inkstone::{Error, Transaction, TreeRef};
+use inkstone::{Error, Table, Transaction, TreeRef};
 use std::collections::BTreeMap;
 use std::thread::scope;
 
@@ -131,6 +131,22 @@ fn a_failing_statement_leaves_nothing() {
     });
 }
 
+fn change_odd_keys(txn: Transaction, table: &Table, random: &mut Random, deletes: bool) {
+    for _ in 0..4 {
+        let odd = key(random.below(1000) * 2 + 1);
+        if deletes {
+            txn.delete(table, &odd).unwrap();
+        } else {
+            txn.upsert(table, &odd, &[1; 900]).unwrap();
+        }
+    }
+    if random.below(4) == 0 {
+        txn.rollback().unwrap();
+    } else {
+        txn.commit().unwrap();
+    }
+}
+
 /// Random changes with savepoints, against a model; other transactions split and merge the same
 /// leaves in between.
 #[test]
@@ -177,19 +193,7 @@ fn savepoints_against_a_model() {
                 }
                 if random.below(3) == 0 {
                     let other = db.begin(ReadCommitted).unwrap();
-                    for _ in 0..4 {
-                        let odd = key(random.below(1000) * 2 + 1);
-                        if round % 3 == 2 {
-                            other.delete(&table, &odd).unwrap();
-                        } else {
-                            other.upsert(&table, &odd, &[1; 900]).unwrap();
-                        }
-                    }
-                    if random.below(4) == 0 {
-                        other.rollback().unwrap();
-                    } else {
-                        other.commit().unwrap();
-                    }
+                    change_odd_keys(other, &table, &mut random, round % 3 == 2);
                 }
             }
             assert_eq!(snapshot_of(&txn), now);

@@ -338,6 +338,13 @@ impl Core {
         );
         inner.undo_place.moved = moved;
         inner.undo_place.undone_rows = 0;
+        inner.undo_place.stage = Stage::Moving;
+        Self::go_to_copies(inner, last);
+        Ok(())
+    }
+
+    /// What is undone later begins at the copies, the last of which is `last`.
+    fn go_to_copies(inner: &mut Inner, last: VersionAddress) {
         let place = &inner.undo_place;
         inner.undo_last = place.now(inner.undo_last);
         paranoid!(
@@ -351,8 +358,6 @@ impl Core {
         if let Some(statement) = &mut inner.statement {
             statement.undo_last = place.now(statement.undo_last);
         }
-        inner.undo_place.stage = Stage::Moving;
-        Ok(())
     }
 
     /// Puts the new addresses into the rows.

@@ -80,6 +80,38 @@ pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan, json: bool) -> Result<ExitC
     Ok(ExitCode::from(u8::from(!missing.is_empty())))
 }
 
+impl World {
+    /// For the lives of a run.
+    fn random(random: &mut Random, level: Option<Level>) -> Self {
+        let paddings = [vec![0], vec![0, 100, 300], vec![0, 1500, 20_000]];
+        let kills_statements = random.chance(50);
+        Self {
+            level,
+            transactions: TRANSACTIONS,
+            xa_percent: *random.pick(&[12, 12, 70]),
+            paddings: random.pick(&paddings).clone(),
+            clock: AtomicU64::new(0),
+            element: AtomicU64::new(0),
+            lists: AtomicU32::new(0),
+            killed: AtomicBool::new(false),
+            kills_statements,
+            kills_connections: kills_statements && random.chance(50),
+            alters: random.chance(40),
+            statements_killed: AtomicU64::new(0),
+            connections_killed: AtomicU64::new(0),
+            prepared_detached: AtomicU64::new(0),
+            reads_refused: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What the clients of a life have seen, or what is wrong, and what came of the changes beside
+/// them.
+type Worked = (
+    Vec<(Vec<Txn>, Option<String>)>,
+    std::thread::Result<Altered>,
+);
+
 struct Campaign {
     server: Server,
     tally: Tally,
@@ -143,25 +175,7 @@ impl Campaign {
 
     fn lives(&mut self, seed: u64, level: Option<Level>) -> Result<()> {
         let mut random = Random(seed);
-        let paddings = [vec![0], vec![0, 100, 300], vec![0, 1500, 20_000]];
-        let kills_statements = random.chance(50);
-        let world = World {
-            level,
-            transactions: TRANSACTIONS,
-            xa_percent: *random.pick(&[12, 12, 70]),
-            paddings: random.pick(&paddings).clone(),
-            clock: AtomicU64::new(0),
-            element: AtomicU64::new(0),
-            lists: AtomicU32::new(0),
-            killed: AtomicBool::new(false),
-            kills_statements,
-            kills_connections: kills_statements && random.chance(50),
-            alters: random.chance(40),
-            statements_killed: AtomicU64::new(0),
-            connections_killed: AtomicU64::new(0),
-            prepared_detached: AtomicU64::new(0),
-            reads_refused: AtomicU64::new(0),
-        };
+        let world = World::random(&mut random, level);
         self.server
             .sql(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
         self.server
@@ -268,31 +282,7 @@ impl Campaign {
             connection: connect()?,
             random: Random(random.bits()),
         };
-        let is_over = AtomicBool::new(false);
-        let (results, altered): (Vec<_>, _) = std::thread::scope(|scope| {
-            if world.kills_statements {
-                scope.spawn(|| killing.run(&is_over));
-            }
-            let altered = world.alters.then(|| scope.spawn(|| altering.run(&is_over)));
-            let threads: Vec<_> = ready
-                .into_iter()
-                .map(|client| scope.spawn(|| client.run()))
-                .collect();
-            if let Some(Kill::Amid(after)) = kill {
-                std::thread::sleep(after);
-                world.killed.store(true, Ordering::SeqCst);
-                self.server.kill();
-            }
-            let joined = threads.into_iter().map(|thread| thread.join());
-            let results = joined
-                .map(|result| {
-                    result.unwrap_or_else(|_| (Vec::new(), Some("a client panicked".to_owned())))
-                })
-                .collect();
-            is_over.store(true, Ordering::SeqCst);
-            let altered = altered.map_or_else(|| Ok(Altered::default()), |thread| thread.join());
-            (results, altered)
-        });
+        let (results, altered) = self.at_work(ready, (killing, altering), kill.as_ref());
         if let Some(Kill::AtEnd) = kill {
             world.killed.store(true, Ordering::SeqCst);
             self.server.kill();
@@ -309,5 +299,39 @@ impl Campaign {
             all.extend(txns);
         }
         Ok((all, altered))
+    }
+
+    fn at_work(
+        &self,
+        clients: Vec<Client<'_>>,
+        (killing, altering): (Killing<'_>, Altering<'_>),
+        kill: Option<&Kill>,
+    ) -> Worked {
+        let world = altering.world;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            if world.kills_statements {
+                scope.spawn(|| killing.run(&is_over));
+            }
+            let altered = world.alters.then(|| scope.spawn(|| altering.run(&is_over)));
+            let threads: Vec<_> = clients
+                .into_iter()
+                .map(|client| scope.spawn(|| client.run()))
+                .collect();
+            if let Some(Kill::Amid(after)) = kill {
+                std::thread::sleep(*after);
+                world.killed.store(true, Ordering::SeqCst);
+                self.server.kill();
+            }
+            let joined = threads.into_iter().map(|thread| thread.join());
+            let results = joined
+                .map(|result| {
+                    result.unwrap_or_else(|_| (Vec::new(), Some("a client panicked".to_owned())))
+                })
+                .collect();
+            is_over.store(true, Ordering::SeqCst);
+            let altered = altered.map_or_else(|| Ok(Altered::default()), |thread| thread.join());
+            (results, altered)
+        })
     }
 }

@@ -8,6 +8,7 @@ use crate::btree::Tree;
 use crate::catalog::{CATALOG_SPACE, CATALOG_TREE};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
+use crate::mvcc::system::TrxState;
 use crate::paranoid::paranoid;
 use crate::recovery::RedoOutcome;
 use crate::sync::HashMap;
@@ -143,6 +144,20 @@ fn finish_transactions(
         redone.losers.is_sorted_by(|a, b| a.id < b.id),
         "losers are not in order, and are rolled back newest first"
     );
+    roll_back_losers(core, redone, &states, &mut recovered)?;
+    for open in redone.prepared.iter().filter(|open| open.moved.is_none()) {
+        core.adopt_prepared(&states[&open.id], open)?;
+    }
+    Ok(recovered)
+}
+
+/// Newest first; those with undo of their own are rolled back behind the opening.
+fn roll_back_losers(
+    core: &Arc<Core>,
+    redone: &RedoOutcome,
+    states: &HashMap<TrxId, Arc<TrxState>>,
+    recovered: &mut Recovered,
+) -> Result<()> {
     for open in redone.losers.iter().rev() {
         if mutants::on(Mutant::LoserForgotten) {
             continue;
@@ -174,8 +189,5 @@ fn finish_transactions(
         recovered.rows_undone,
         recovered.rows_to_undo
     );
-    for open in redone.prepared.iter().filter(|open| open.moved.is_none()) {
-        core.adopt_prepared(&states[&open.id], open)?;
-    }
-    Ok(recovered)
+    Ok(())
 }
