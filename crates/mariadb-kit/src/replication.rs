@@ -1,5 +1,6 @@
-//! `--replication`: a replica of several workers, killed and restarted while the primary works; in
-//! the end every table is the same on both. Some tables have different engines on the two sides.
+//! `--replication`: a replica of several workers, killed and restarted while the primary works, and
+//! then statements of its workers are killed, and workers; in the end every table is the same on
+//! both. Some tables have different engines on the two sides.
 //!
 //! The primary logs rows, statements, or the one or the other as the server chooses: each in turn,
 //! unless told.
@@ -7,6 +8,7 @@
 //! First the one case in which workers wait for each other so that only the server can know, and
 //! one in which statements cannot be logged.
 
+use super::client::{Client, Reply};
 use super::crash::Plan;
 use super::pair::{Format, Pair, Shape};
 use super::plugin::Plugin;
@@ -27,6 +29,14 @@ const WORKERS: u64 = 3;
 /// Of the replica; in optimistic mode conflicting transactions run at once.
 const PARALLEL: u32 = 4;
 const MODES: [&str; 2] = ["conservative", "optimistic"];
+
+/// From one worker that is killed to the next, at most.
+const KILLS_APART_MS: u64 = 60;
+/// The replica's workers.
+const WORKING: &str = "SELECT id FROM information_schema.processlist WHERE user = 'system user' \
+     AND command IN ('Slave_worker', 'Slave_SQL')";
+/// `ER_NO_SUCH_THREAD`.
+const NO_SUCH_THREAD: u16 = 1094;
 
 /// How long workers may wait for each other: far less than until a lock wait ends by itself.
 const CIRCLE: Duration = Duration::from_secs(20);
@@ -234,13 +244,57 @@ fn kill_replica(pair: &mut Pair, plan: Plan) -> Result<()> {
         Ok(())
     })?;
     pair.catch_up()?;
+    let mut workers = 0;
+    while_working(pair, &work, false, |replica| {
+        workers = kill_workers(replica, plan.seed, time / 6)?;
+        Ok(())
+    })?;
+    pair.catch_up()?;
     let tables = pair.compare()?;
     check_tables(&pair.replica)?;
     println!(
-        "the replica was killed {kills} times, and retried {retried} of {} transactions, in {} DDL statements: \
-         all {tables} tables are equal",
+        "the replica was killed {kills} times, and its workers {workers} times; it retried {retried} of \
+         {} transactions, in {} DDL statements: all {tables} tables are equal",
         work.count(),
         work.definitions.load(Ordering::Relaxed)
     );
     Ok(())
+}
+
+/// Kills statements of the replica's workers, and workers, for so long: how many. What was killed
+/// stops the replica's threads, which are started again.
+fn kill_workers(replica: &Server, seed: u64, time: Duration) -> Result<usize> {
+    let told = |error: std::io::Error| format!("the replica does not answer: {error}");
+    let mut connection = Client::connect(replica.socket()).map_err(told)?;
+    let mut random = Random(seed);
+    let mut kills = 0;
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(random.below(KILLS_APART_MS)));
+        let ids = match connection.run(WORKING).map_err(told)? {
+            Reply::Rows(found) => found.rows,
+            other => return Err(format!("{WORKING}: {other:?}")),
+        };
+        let id =
+            |row: &Vec<Option<Vec<u8>>>| row[0].clone().and_then(|id| String::from_utf8(id).ok());
+        let ids: Vec<String> = ids.iter().filter_map(id).collect();
+        if ids.is_empty() || random.chance(20) {
+            replica.sql("START SLAVE")?;
+            continue;
+        }
+        let what = random.word(&["QUERY", "CONNECTION"]);
+        let kill = format!("KILL {what} {}", random.pick(&ids));
+        match connection.run(&kill).map_err(told)? {
+            Reply::Refused(refusal) if refusal.code != NO_SUCH_THREAD => {
+                return Err(format!(
+                    "{kill}: error {}: {}",
+                    refusal.code, refusal.message
+                ));
+            }
+            Reply::Refused(_) => {}
+            _ => kills += 1,
+        }
+    }
+    replica.sql("START SLAVE")?;
+    Ok(kills)
 }

@@ -12,9 +12,13 @@ use crate::client::Reply;
 use inkstone_testkit::build::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// How a statement begins that locks the whole server for reading.
 const FLUSH_WITH_LOCK: &str = "FLUSH TABLES WITH";
+/// How often, at most, the server is asked what it keeps waiting.
+const LOOKS: u32 = 20;
+const LOOKS_APART: Duration = Duration::from_millis(50);
 
 /// What a script came to.
 #[derive(Default)]
@@ -330,8 +334,12 @@ impl Play<'_> {
         if waiting.is_empty() {
             return Ok(true);
         }
-        if self.is_hung_server(&waiting)? {
-            return Ok(false);
+        // A wait comes into the server's lists a moment after it has begun.
+        for _ in 0..LOOKS {
+            if self.is_hung_server(&waiting)? {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOKS_APART);
         }
         let wrong = format!("{waiting:?} wait without a blocker");
         Ok(self.is_wrong(at, &end_of("the end"), &wrong))
