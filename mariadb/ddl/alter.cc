@@ -247,7 +247,11 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
   info->handler_ctx= context;
   if (!context)
     return report(thd(), this, HA_ERR_OUT_OF_MEM);
-  if (int failed= wait_for_prepared(thd(), {access.share->name}))
+  /* Defaults are of rows to come, and a check that goes looks at none: as in InnoDB, no transaction
+     that has changed rows is waited for. */
+  const bool concerns_rows=
+      info->handler_flags & ~(ALTER_COLUMN_DEFAULT | ALTER_DROP_CHECK_CONSTRAINT);
+  if (int failed= concerns_rows ? wait_for_prepared(thd(), {access.share->name}) : 0)
     return report(thd(), this, failed);
   for (uint i= 0; i < info->index_drop_count; i++)
     context->plan.drop(info->index_drop_buffer[i]->name.str);

@@ -259,6 +259,16 @@ static int complete(const TableName &name)
   return 0;
 }
 
+/* The server says of a rename only that it failed (1025), and no program tries that again. What is
+   said first is what the program is told. */
+static void tell_why_it_is_not_renamed(const THD *thd, int failed)
+{
+  if (failed == HA_ERR_LOCK_WAIT_TIMEOUT)
+    my_error(ER_LOCK_WAIT_TIMEOUT, MYF(0));
+  else if (failed == HA_ERR_ABORTED_BY_USER)
+    my_error(thd->killed == KILL_TIMEOUT ? ER_STATEMENT_TIMEOUT : ER_QUERY_INTERRUPTED, MYF(0));
+}
+
 int ha_inkstone::rename_table(const char *from, const char *to)
 {
   ink_error error;
@@ -266,7 +276,10 @@ int ha_inkstone::rename_table(const char *from, const char *to)
   try
   {
     if (int failed= wait_before_move(ha_thd(), from_name, true))
+    {
+      tell_why_it_is_not_renamed(ha_thd(), failed);
       return failed;
+    }
     if (int failed= note_rename(ha_thd(), from, to))
       return failed;
     const bool is_new= is_filled_copy(from_name);

@@ -203,6 +203,9 @@ impl Case<'_> {
                     first.extend(self.in_the_way(session, 1, &let_go)?);
                     Some(Reason::Order)
                 }
+                (Some(What::Ended(Reply::Done(_) | Reply::Rows(_))), None) => {
+                    self.refused_sooner(session)?
+                }
                 (Some(What::Ended(Reply::Refused(refusal))), Some(What::Ended(Reply::Done(_))))
                     if TABLE_CHANGED.contains(&refusal.code) =>
                 {

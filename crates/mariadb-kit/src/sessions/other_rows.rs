@@ -150,6 +150,28 @@ impl Case<'_> {
         Ok(reason)
     }
 
+    /// A session that waited in InnoDB for a row which its blocker had read and not wanted goes on
+    /// there. What it waits for in Inkstone are rows that NOWAIT has locked before it was refused:
+    /// in InnoDB it was refused at that first row, and has locked none.
+    pub(super) fn refused_sooner(&mut self, session: usize) -> Result<Option<Reason>> {
+        let statement = self.inkstone.statement(session);
+        let (Some((_, Reason::Unwanted)), Some(ask)) = (
+            self.beyond.get(&session),
+            Ask::of(&statement, self.holders.schema()),
+        ) else {
+            return Ok(None);
+        };
+        let blockers = std::mem::take(&mut self.blockers(session)?[1]);
+        for &blocker in &blockers {
+            let is_impatient = ask::patient(&self.inkstone.statement(blocker)).is_some();
+            let granted = self.innodb.granted(blocker)?;
+            if !is_impatient || granted.iter().any(|lock| lock.of.table == ask.table) {
+                return Ok(None);
+            }
+        }
+        Ok((!blockers.is_empty()).then_some(Reason::Unwanted))
+    }
+
     /// The statement for one row alone that one engine has passed over, and the other has not.
     /// Where other rows have its key in the index that is scanned, too, it is looked up in the
     /// clustered one.
