@@ -19,8 +19,9 @@ pub struct Arguments {
     /// Only this operation, such as `point_read`
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// How often each is done
-    #[arg(long, default_value_t = 2000)]
+    /// How often each is done. In one transaction, so that a thousand updates make it a large one,
+    /// the undo of which moves once
+    #[arg(long, default_value_t = 500)]
     times: u64,
     /// Rows of the table
     #[arg(long, default_value_t = 100_000)]

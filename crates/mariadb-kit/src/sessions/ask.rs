@@ -33,7 +33,12 @@ pub struct Ask {
     pub exclusive: bool,
     /// Rows that others have locked are passed over.
     pub skips: bool,
+    /// The columns that stay as they are while it holds what it has found: of a row all.
+    columns: String,
 }
+
+/// The columns of a row.
+const ROW: &str = "*";
 
 fn verb_of(statement: &str) -> &str {
     statement.split(' ').next().unwrap_or_default()
@@ -105,6 +110,7 @@ impl Ask {
             kind,
             exclusive: matches!(kind, Kind::Exclusive | Kind::Change),
             skips: lock.ends_with("SKIP LOCKED"),
+            columns: ROW.to_owned(),
         })
     }
 
@@ -145,16 +151,23 @@ impl Ask {
             // A duplicate that is not written is locked shared.
             exclusive: verb_of(statement) == "REPLACE" || statement.contains(" ON DUPLICATE"),
             skips: false,
+            columns: ROW.to_owned(),
         })
     }
 
     /// Of an INSERT that has failed: the row that it has found, of the key that the server names.
-    /// Rows and keys behind that one it has not come to.
+    /// Rows and keys behind that one it has not come to. Of a secondary key it has locked the entry
+    /// alone, with InnoDB as well: other columns of the row may change.
     pub fn of_duplicate(statement: &str, message: &str, schema: &Schema) -> Option<Self> {
         let mut ask = Self::of(statement, schema)?;
         let mut quoted = message.split('\'').skip(1).step_by(2);
         let (entry, key) = (quoted.next()?, quoted.next()?);
-        let index = schema.table(&ask.table)?.index(key)?;
+        let keys = schema.table(&ask.table)?;
+        let index = keys.index(key)?;
+        if keys.clustered().is_some_and(|first| first.name != key) {
+            let record: Vec<&str> = keys.record(key)?.into_iter().map(String::as_str).collect();
+            ask.columns = record.join(", ");
+        }
         let columns = index.columns.iter().zip(entry.split('-'));
         let same: Vec<String> = columns
             .map(|(name, value)| format!("{name} <=> '{value}'"))
@@ -176,9 +189,19 @@ impl Ask {
 
     /// The rows of the range, or those of the condition.
     pub fn select(&self, whole: bool) -> String {
-        let Self { table, force, .. } = self;
+        let Self {
+            table,
+            force,
+            columns,
+            ..
+        } = self;
         let which = if whole { &self.range } else { &self.condition };
-        format!("SELECT * FROM {table} {force} WHERE ({which})")
+        format!("SELECT {columns} FROM {table} {force} WHERE ({which})")
+    }
+
+    /// Whether it holds rows, and not only the entries of an index.
+    pub fn is_of_rows(&self) -> bool {
+        self.columns == ROW
     }
 }
 
@@ -284,6 +307,9 @@ mod tests {
         let ask = Ask::of_duplicate(statement, message, &schema()).unwrap();
         assert_eq!(ask.asked, "(u <=> '7')");
         assert_eq!(ask.kind, Kind::Insert);
+        assert!(!ask.is_of_rows());
+        let entry = "SELECT u, id FROM t  WHERE ((u <=> '7'))";
+        assert_eq!(ask.select(false), entry);
     }
 
     #[test]

@@ -285,6 +285,8 @@ impl Holders {
         }
         for session in stage.idle() {
             let held = self.sessions[session - 1].held.iter();
+            // The row of an entry that is locked alone may be another's.
+            let held = held.filter(|held| held.ask.is_of_rows());
             for held in held.filter(|held| held.whole || !held.rows.is_empty()) {
                 let lock = held.ask.lock();
                 let patience = if held.whole { "NOWAIT" } else { "SKIP LOCKED" };

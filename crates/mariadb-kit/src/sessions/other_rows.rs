@@ -199,7 +199,7 @@ impl Case<'_> {
             let same: Option<Vec<String>> = index.columns.iter().map(value).collect();
             Some(same?.join(" AND "))
         };
-        let clustered = table.indexes.first();
+        let clustered = table.clustered();
         let forced = ask.force.split(['(', ')']).nth(1);
         let forced = forced.and_then(|name| table.index(name));
         let (Some(index), lock) = (forced.or(clustered), ask.lock()) else {

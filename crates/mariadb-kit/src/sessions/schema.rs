@@ -68,6 +68,11 @@ impl Table {
         self.indexes.iter().find(|index| index.name == name)
     }
 
+    /// The one that has the rows.
+    pub fn clustered(&self) -> Option<&Index> {
+        self.indexes.first()
+    }
+
     /// The first index whose first column one of these terms begins with.
     pub fn led_by_one_of(&self, terms: &[String]) -> Option<&Index> {
         let leads = |index: &&Index| {
@@ -80,7 +85,7 @@ impl Table {
     /// The columns of an index's records: its own, and those of the clustered index.
     pub fn record(&self, name: &str) -> Option<Vec<&String>> {
         let mut columns: Vec<&String> = self.index(name)?.columns.iter().collect();
-        for column in self.indexes.first().iter().flat_map(|index| &index.columns) {
+        for column in self.clustered().iter().flat_map(|index| &index.columns) {
             if !columns.contains(&column) {
                 columns.push(column);
             }
