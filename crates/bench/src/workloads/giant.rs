@@ -37,7 +37,9 @@ transaction. log_bytes is what was appended until the rollback began (in idle: b
 log_files_bytes is the largest size of the log's files, undo_bytes the largest value of the gauge of that name, 0 in \
 an engine without it; both are looked at every 10 ms, until the end of the rollback. peak_memory is the most that \
 was resident, memory_ratio that over buffer pool + log buffer + version store. rollback_s ends when the rollback \
-has returned. Afterwards the table must be as it was.")]
+has returned. Afterwards the table must be as it was.
+
+A small log makes pages be written more often the more of them there are, whatever the size of transactions: compare the rates with those of --rows-per-transaction.")]
 pub struct Giant {
     /// What the transaction's log is, in sizes of the log
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "10")]
@@ -45,6 +47,10 @@ pub struct Giant {
     /// Rows of the transaction, instead of --times
     #[arg(long, value_name = "N", value_parser = parse_size)]
     rows: Option<u64>,
+    /// Commits behind as many rows each: what the same rows cost without a giant. Nothing is
+    /// rolled back then, and idle is left out
+    #[arg(long, value_name = "N", value_parser = parse_size)]
+    rows_per_transaction: Option<u64>,
     /// Cases to run, all by default
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Case::InsertAscending, Case::InsertRandom, Case::Update, Case::Delete, Case::Idle])]
     case: Vec<Case>,
@@ -104,6 +110,11 @@ pub fn run(arguments: &Giant, output: &Output) -> Result<()> {
     }
     at_least("rows", arguments.rows.unwrap_or(10), 10)?;
     at_least("clients", arguments.clients, 1)?;
+    at_least(
+        "rows_per_transaction",
+        arguments.rows_per_transaction.unwrap_or(1),
+        1,
+    )?;
     at_least("rounds", arguments.rounds, 1)?;
     let columns = [
         "case",
@@ -127,7 +138,9 @@ pub fn run(arguments: &Giant, output: &Output) -> Result<()> {
         Some(_) => &[1],
     };
     for &times in times {
-        for case in &arguments.case {
+        let has_giant =
+            |case: &&Case| arguments.rows_per_transaction.is_none() || **case != Case::Idle;
+        for case in arguments.case.iter().filter(has_giant) {
             sink.take(one(arguments, *case, times, &directory)?);
             remove(&directory)?;
         }
@@ -148,6 +161,7 @@ struct Bench {
     table: Table,
     case: Case,
     rows: u64,
+    rows_per_transaction: Option<u64>,
     /// Where the log's files are.
     log: PathBuf,
 }
@@ -183,6 +197,7 @@ fn one(arguments: &Giant, case: Case, times: u64, directory: &Path) -> Result<Fi
         db,
         case,
         rows,
+        rows_per_transaction: arguments.rows_per_transaction,
         log: directory.join("log"),
     };
     if case.has_rows() {
@@ -195,14 +210,20 @@ fn one(arguments: &Giant, case: Case, times: u64, directory: &Path) -> Result<Fi
         _ => {
             let (result, largest) = bench.watched(|| {
                 let (txn, done) = bench.giant()?;
-                Ok((done, bench.roll_back(txn)?))
+                let rollback_s = match bench.rows_per_transaction {
+                    None => Some(bench.roll_back(txn)?),
+                    Some(_) => txn.commit().map(|()| None)?,
+                };
+                Ok((done, rollback_s))
             })?;
             (result.0, result.1, largest)
         }
     };
     let (peak, budget) = (memory::peak_bytes(), memory::budget_bytes(&options));
     let ratio = peak.map(|peak| rounded(ratio(peak, budget), 3));
-    bench.check()?;
+    if rollback_s.is_some() {
+        bench.check()?;
+    }
     let Bench { db, table, .. } = bench;
     drop(table);
     db.close()?;
@@ -221,7 +242,8 @@ fn one(arguments: &Giant, case: Case, times: u64, directory: &Path) -> Result<Fi
         .with("log_bytes", done.log_bytes)
         .with("log_files_bytes", largest.log_files)
         .with("undo_bytes", largest.undo)
-        .with("rollback_s", rounded(rollback_s, 3));
+        .with("rollback_s", rollback_s.map(|seconds| rounded(seconds, 3)))
+        .with("rows_per_transaction", arguments.rows_per_transaction);
     Ok(fields)
 }
 
@@ -238,7 +260,7 @@ impl Bench {
     /// The transaction with all its rows, not ended.
     fn giant(&self) -> Result<(Transaction, Done)> {
         let bar = progress::bar(name_of(self.case), self.rows);
-        let txn = self.db.begin(Isolation::ReadCommitted)?;
+        let mut txn = self.db.begin(Isolation::ReadCommitted)?;
         let before = Counts::of(&self.db);
         let mut random = Random::new(5);
         let mut text = [0; TEXT];
@@ -255,6 +277,13 @@ impl Bench {
             random.fill_text(&mut text);
             text[0] = MARK;
             self.change(&txn, n, &text)?;
+            if self
+                .rows_per_transaction
+                .is_some_and(|rows| (n + 1).is_multiple_of(rows))
+            {
+                txn.commit()?;
+                txn = self.db.begin(Isolation::ReadCommitted)?;
+            }
             if n % 4096 == 4095 {
                 bar.inc(4096);
             }
@@ -307,7 +336,7 @@ impl Bench {
         arguments: &Giant,
         others: &mut Vec<f64>,
         alone: &mut Vec<f64>,
-    ) -> Result<(Done, f64, Largest)> {
+    ) -> Result<(Done, Option<f64>, Largest)> {
         let table = self.db.create_table("others", &[])?;
         self.fill(&table, OTHERS_ROWS)?;
         let (result, largest) = self.watched(|| {
@@ -323,7 +352,7 @@ impl Bench {
             }
             Ok(last)
         })?;
-        Ok((result.0, result.1, largest))
+        Ok((result.0, Some(result.1), largest))
     }
 
     /// Updates of single rows by the others; rows a second.
