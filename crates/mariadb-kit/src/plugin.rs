@@ -190,11 +190,11 @@ fn build_engine() -> Result<PathBuf> {
     let mut command = Command::new(cargo);
     command
         .current_dir(root())
-        .args(["build", "--quiet", "--release", "-p", "inkstone-capi"])
+        .args(["build", "--quiet", "--profile", "plugin", "-p", "inkstone-capi"])
         .arg("--target-dir")
         .arg(&target);
     match command.status() {
-        Ok(status) if status.success() => Ok(target.join("release/libinkstone_capi.a")),
+        Ok(status) if status.success() => Ok(target.join("plugin/libinkstone_capi.a")),
         Ok(_) => Err("the engine cannot be built (see above)".to_owned()),
         Err(error) => Err(format!("cargo cannot be started: {error}")),
     }
