@@ -14,7 +14,8 @@ Session::Session(THD *connection)
       begun_at(INK_REPEATABLE_READ), tables_in_use(0),
       statement_running(false), auto_increment_rows(0), altered{0, {}},
       updates_duplicates(false),
-      replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(Prepared::not_yet), begun(0)
+      replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(Prepared::not_yet), begun(0),
+      told_wait_ms(UINT64_MAX)
 {
   message[0]= 0;
 }
@@ -86,8 +87,22 @@ int Session::begin_if_none()
   ink_transaction_set_tag(transaction.get(), thd_get_thread_id(thd));
   ink_transaction_set_owner(transaction.get(), thd);
   begun= my_time(0);
+  told_wait_ms= UINT64_MAX;
   ordered= false;
   prepared= Prepared::not_yet;
+  return 0;
+}
+
+/* Most statements want what the one before has said. */
+int Session::tell_wait()
+{
+  const uint64_t wait_ms= lock_wait_timeout_ms(thd);
+  ink_error error;
+  if (wait_ms == told_wait_ms)
+    return 0;
+  if (ink_set_lock_wait_timeout(transaction.get(), wait_ms, &error))
+    return handler_error(thd, error);
+  told_wait_ms= wait_ms;
   return 0;
 }
 
@@ -99,8 +114,9 @@ int Session::begin_statement()
   if (!statement_running)
   {
     forget_old_kill();
-    if (ink_set_lock_wait_timeout(transaction.get(), lock_wait_timeout_ms(thd), &error) ||
-        ink_statement_begin(transaction.get(), &error))
+    if (int failed= tell_wait())
+      return failed;
+    if (ink_statement_begin(transaction.get(), &error))
       return handler_error(thd, error);
     statement_running= true;
   }

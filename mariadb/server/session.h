@@ -94,8 +94,12 @@ private:
   /** Tables that the transaction has changed, and when it began. */
   std::set<std::string> changed;
   time_t begun;
+  /** How long the transaction was told to wait for a lock, in milliseconds; UINT64_MAX: it was not
+      told yet. */
+  uint64_t told_wait_ms;
 
   int begin_if_none();
+  int tell_wait();
   bool leave_statement();
   bool leave_to_next_start();
   void end();

@@ -7,6 +7,7 @@
 mod counts;
 mod crash;
 mod determinism;
+mod experiment;
 mod failed_sync;
 mod faults;
 mod fixtures;
@@ -35,6 +36,7 @@ enum Command {
     Counts(counts::Arguments),
     Crash(crash::Arguments),
     Determinism(determinism::Arguments),
+    Experiment(Box<experiment::Arguments>),
     FailedSync(failed_sync::Arguments),
     Faults(faults::Arguments),
     Fixtures(fixtures::Arguments),
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Counts(arguments) => counts::run(&arguments),
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Determinism(arguments) => determinism::run(&arguments),
+        Command::Experiment(arguments) => experiment::run(&arguments),
         Command::FailedSync(arguments) => failed_sync::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
         Command::Fixtures(arguments) => fixtures::run(&arguments),

@@ -137,7 +137,7 @@ fn outcome(machine: Machine, line: &[String], limit: Duration) -> Result<Outcome
         Machine::Replica(_) | Machine::Sessions(_) => {
             std::env::current_exe().map_err(|error| error.to_string())?
         }
-        _ => SIMULATED.build_testkit(machine.program())?,
+        _ => SIMULATED.build("inkstone-testkit", machine.program())?,
     };
     let begin = Instant::now();
     let mut child = Command::new(&program)

@@ -13,19 +13,29 @@ use std::path::Path;
 /// What a workload's chart shows.
 #[derive(Debug)]
 pub struct Chart {
+    /// What stands above it.
     pub title: &'static str,
     /// The fields that tell configurations apart.
     pub by: &'static [&'static str],
+    /// Lines or bars.
     pub form: Form,
 }
 
+/// How results are drawn.
 #[derive(Debug)]
 pub enum Form {
     /// A line for each configuration: `y` over `x`, whose values stand at equal distances.
-    Lines { x: &'static str, y: &'static str },
+    Lines {
+        /// The field that goes to the right.
+        x: &'static str,
+        /// The field that goes up.
+        y: &'static str,
+    },
     /// A bar for each configuration and each of these fields, which have one unit.
     Bars {
+        /// The fields.
         values: &'static [&'static str],
+        /// What stands below the axis.
         unit: &'static str,
     },
 }

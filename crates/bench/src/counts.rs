@@ -1,6 +1,9 @@
 //! Counters of a database at two moments, and what lies between.
 
+use crate::output::{ratio, rounded};
 use inkstone::Database;
+use inkstone_format::control::CONTROL_COPY_LEN;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Name and value of status counters.
@@ -36,6 +39,18 @@ impl Counts {
     /// The sum of some counters.
     pub fn sum(&self, names: &[&str]) -> u64 {
         names.iter().map(|name| self.get(name)).sum()
+    }
+
+    /// Bytes written for each of so many operations, by class of file.
+    pub fn bytes_written_for(&self, operations: u64) -> Value {
+        let each = |bytes: u64| rounded(ratio(bytes, operations), 1);
+        json!({
+            "log": each(self.get("log_bytes_written")),
+            "data": each(self.get("page_bytes_written")),
+            "doublewrite": each(self.get("doublewrite_bytes")),
+            "control": each(self.get("checkpoints") * CONTROL_COPY_LEN as u64),
+            "versions": each(self.get("version_bytes_spilled")),
+        })
     }
 
     /// Syncs of all files.

@@ -11,21 +11,21 @@
 //! | [`output`], [`progress`] | text and JSON on stdout; progress bars on stderr |
 //! | [`database`] | opening databases with progress, engine options, temporary directories |
 //! | [`counts`], [`wide`] | counters between two moments; the wide table of writebench |
-//! | `chart`, `sink` | results as a table or as JSON, one object a line; as a chart |
+//! | [`chart`], [`sink`] | results as a table or as JSON, one object a line; as a chart |
 //! | [`clients`] | threads that do one thing over and over; latencies and rates |
 //! | `probe` | what the device can do, measured in the same run |
-//! | `device` | what the kernel counts for the device: a check on our own counters |
+//! | [`device`] | what the kernel counts for the device: a check on our own counters |
 //! | `memory` | peak resident memory against what the options allow |
 //! | [`workloads`] | `inkstone bench`: the workloads that have published figures |
 //! | [`operations`] | single operations, whose instructions are counted, and locks timed |
 //!
 //! Bytes and counts are the engine's own counters: `/proc/self/io` counts whole folios.
 
-mod chart;
+pub mod chart;
 pub mod clients;
 pub mod counts;
 pub mod database;
-mod device;
+pub mod device;
 pub mod failure;
 mod memory;
 pub mod operations;
@@ -33,7 +33,7 @@ pub mod output;
 mod probe;
 pub mod progress;
 pub mod random;
-mod sink;
+pub mod sink;
 pub mod statistics;
 pub mod wide;
 pub mod workloads;

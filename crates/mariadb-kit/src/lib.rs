@@ -18,6 +18,7 @@ mod histories;
 mod idle;
 mod import;
 mod inputs;
+pub mod journal;
 mod kills;
 mod libraries;
 mod missing;

@@ -190,7 +190,14 @@ fn build_engine() -> Result<PathBuf> {
     let mut command = Command::new(cargo);
     command
         .current_dir(root())
-        .args(["build", "--quiet", "--profile", "plugin", "-p", "inkstone-capi"])
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            "plugin",
+            "-p",
+            "inkstone-capi",
+        ])
         .arg("--target-dir")
         .arg(&target);
     match command.status() {

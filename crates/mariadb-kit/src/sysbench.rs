@@ -13,11 +13,13 @@ pub struct Tables {
 }
 
 /// What a run measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Measured {
     pub transactions_per_second: f64,
     pub latency_p99_ms: f64,
     pub latency_max_ms: f64,
+    /// Transactions of each second but the last one.
+    pub by_second: Vec<f64>,
 }
 
 /// sysbench over the tables of one engine, which are in a database of its name.
@@ -43,6 +45,7 @@ impl Sysbench<'_> {
         command.args([
             format!("--time={seconds}"),
             "--percentile=99".to_owned(),
+            "--report-interval=1".to_owned(),
             // A deadlock's victim, a lock wait that took too long, a row changed meanwhile.
             "--mysql-ignore-errors=1213,1205,1020".to_owned(),
             "run".to_owned(),
@@ -96,7 +99,14 @@ fn parse(printed: &str) -> Option<Measured> {
         transactions_per_second: rate.split_whitespace().next()?.parse().ok()?,
         latency_p99_ms: value("99th percentile")?.parse().ok()?,
         latency_max_ms: value("max")?.parse().ok()?,
+        by_second: printed.lines().filter_map(second).collect(),
     })
+}
+
+/// The rate in a line of one second: `[ 1s ] thds: 16 tps: 2010.55 qps: ...`.
+fn second(line: &str) -> Option<f64> {
+    let (_, rest) = line.strip_prefix("[ ")?.split_once("tps: ")?;
+    rest.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -105,12 +115,14 @@ mod tests {
 
     #[test]
     fn what_sysbench_prints_is_understood() {
-        let text = "SQL statistics:\n    transactions:                        20113  (2010.55 per sec.)\n\
+        let text = "[ 1s ] thds: 16 tps: 2011.50 qps: 2011.50 (r/w/o: 0.00/2011.50/0.00)\n\
+                    SQL statistics:\n    transactions:                        20113  (2010.55 per sec.)\n\
                     Latency (ms):\n         min:                  0.1\n         max:      92.30\n\
                     99th percentile:                       21.50\n";
         let measured = parse(text).expect("numbers");
         assert_eq!(measured.transactions_per_second, 2010.55);
         assert_eq!(measured.latency_p99_ms, 21.5);
         assert_eq!(measured.latency_max_ms, 92.3);
+        assert_eq!(measured.by_second, [2011.5]);
     }
 }

@@ -18,6 +18,13 @@ pub struct Build {
     pub cfgs: &'static [&'static str],
 }
 
+/// The engine as it is shipped, and measured.
+pub const RELEASE: Build = Build {
+    folder: "",
+    profile: "release",
+    cfgs: &[],
+};
+
 /// The engine as it is simulated, with deliberate bugs to be switched on. Threads that are in no
 /// simulation (of `crash`, `histories`, `faults`) are the operating system's here, too: the seam
 /// hands them on to the ordinary locks. So one build serves all of these programs.
@@ -51,10 +58,10 @@ impl Build {
         command
     }
 
-    /// Builds a program of `inkstone-testkit`; gives its path.
-    pub fn build_testkit(&self, program: &str) -> Result<PathBuf> {
+    /// Builds a program of a package; gives its path.
+    pub fn build(&self, package: &str, program: &str) -> Result<PathBuf> {
         let mut command = self.cargo("build");
-        command.args(["-p", "inkstone-testkit", "--bin", program]);
+        command.args(["-p", package, "--bin", program]);
         match command.status() {
             Ok(status) if status.success() => {}
             Ok(_) => return Err(format!("{program} cannot be built")),

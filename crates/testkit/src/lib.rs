@@ -12,6 +12,7 @@
 //! | [`small_log`] | threads roll back to savepoints, with a log that comes round meanwhile |
 //! | [`crash`] | real processes, killed, and power loss under them |
 //! | [`fuse`] | a mounted file system that forgets what was not synced |
+//! | [`loops`] | file systems of the kernel on loop devices, the file of one also on that of [`fuse`] |
 //! | [`diagnose`] | what disk and log say of a page that an error names |
 //! | [`campaign`] | many seeds, counts, and the line that repeats a failing one |
 //! | [`history`] | histories of concurrent transactions, checked for what isolation levels forbid |
@@ -39,6 +40,7 @@ pub mod fixtures;
 pub mod fuse;
 pub mod fuzz;
 pub mod history;
+pub mod loops;
 pub mod marks;
 pub mod model;
 mod rng;

@@ -26,7 +26,8 @@ device_syncs_per_s is what one thread gets by appending 4 KiB and syncing over a
 file system, opened as these options open the log, right before and right after each run. \
 commits_per_device_sync is commits_per_s over it. worst_second and median_second are commits; they are given \
 for runs of 2 s and more. memory_ratio is peak resident memory over buffer pool + log buffer + version store. \
-device_bytes_written is what the kernel counted for the device, of all processes.")]
+device_bytes_written, and for each commit device_bytes_written_per_commit, is what the kernel counted for the \
+device, of all processes; bytes_written_per_commit is what the engine wrote, split by class of file.")]
 pub struct Commit {
     /// 1: commit waits for the sync; 2: for the write; 0: for neither
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,0", value_parser = parse::<Durability>)]
@@ -214,7 +215,15 @@ fn one(
         )
         .with("checkpoints", counts.get("checkpoints"))
         .with("pages_written", counts.get("pages_written"))
-        .with("device_bytes_written", written);
+        .with(
+            "bytes_written_per_commit",
+            counts.bytes_written_for(run.operations),
+        )
+        .with("device_bytes_written", written)
+        .with(
+            "device_bytes_written_per_commit",
+            written.map(|bytes| rounded(ratio(bytes, run.operations), 1)),
+        );
     Ok(memory::describe(fields, options))
 }
 

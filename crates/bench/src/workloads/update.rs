@@ -14,8 +14,6 @@ use clap::Args;
 use inkstone::internals::options::FlushMethod;
 use inkstone::internals::store::space_file_name;
 use inkstone::{Database, Durability, Isolation, Options};
-use inkstone_format::control::CONTROL_COPY_LEN;
-use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `bench update`.
@@ -246,13 +244,7 @@ impl Bench<'_> {
             .describe(fields)
             .with(
                 "bytes_written_per_update",
-                json!({
-                    "log": per_update(counts.get("log_bytes_written")),
-                    "data": per_update(data),
-                    "doublewrite": per_update(doublewrite),
-                    "control": per_update(counts.get("checkpoints") * CONTROL_COPY_LEN as u64),
-                    "versions": per_update(counts.get("version_bytes_spilled")),
-                }),
+                counts.bytes_written_for(run.operations),
             )
             .with("device_bytes_written_per_update", written.map(per_update))
             .with("pages_read", counts.get("pages_read"))

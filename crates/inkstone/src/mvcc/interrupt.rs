@@ -53,7 +53,10 @@ impl Interrupt {
 
     /// Later statements are not interrupted.
     pub fn clear(&self) {
-        self.0.raised.store(false, Ordering::SeqCst);
+        // Each statement does this, and hardly any of them follows a raised one.
+        if self.is_raised() {
+            self.0.raised.store(false, Ordering::SeqCst);
+        }
     }
 
     /// Whether it is raised.

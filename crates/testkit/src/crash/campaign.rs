@@ -1,6 +1,7 @@
 //! Many runs, and their report.
 
 use super::run::{Marks, Run, Setting, Violation, takes_direct};
+use crate::loops::{self, Case};
 use crate::{Rng, fuse};
 use clap::ValueEnum;
 use inkstone::internals::mutants;
@@ -62,6 +63,10 @@ pub struct CampaignArguments {
     /// Which file system databases lie on.
     #[arg(long, value_enum, default_value = "both")]
     pub on: Places,
+    /// Put databases on a file system of the kernel, whose device loses power: kills and power
+    /// losses, with the doublewrite and page size that belong to it. Needs root and loop devices.
+    #[arg(long, value_name = "CASE", conflicts_with_all = ["on", "require_marks"], value_parser = loops::case)]
+    pub above: Option<&'static Case>,
     /// Fail where our own file system cannot be mounted, instead of leaving it out.
     #[arg(long)]
     pub require_fuse: bool,
@@ -136,6 +141,12 @@ fn campaign(arguments: &CampaignArguments) -> Result<bool, String> {
     };
     let home = home.map_err(|e| format!("a directory for databases: {e}"))?;
     let machine = Machine::look(arguments, home.path())?;
+    if let Some(case) = arguments.above
+        && let Some(why) = machine.cannot(case, home.path())
+    {
+        eprintln!("SKIPPED: {}. {why}", case.name);
+        return Ok(true);
+    }
     let mut report = Report::default();
     let begin = Instant::now();
     let until = time(arguments).map(|time| begin + time);
@@ -216,6 +227,12 @@ impl Machine {
         })
     }
 
+    /// Why there can be no run above a device that loses power, if so.
+    fn cannot(&self, case: &Case, home: &Path) -> Option<String> {
+        let no_fuse = (!self.fuse).then(|| "It needs our own file system below it".to_owned());
+        no_fuse.or_else(|| case.unavailable(home))
+    }
+
     /// Place and backend of a run.
     fn setting(
         &self,
@@ -239,7 +256,8 @@ impl Machine {
         Setting {
             seed,
             home: home.join(format!("run-{seed}")),
-            fuse: fuse && self.fuse,
+            fuse: (fuse || arguments.above.is_some()) && self.fuse,
+            case: arguments.above,
             backend: if uring && self.uring {
                 IoBackend::IoUring
             } else {
@@ -342,7 +360,11 @@ impl Report {
 /// The command that makes the same run again: the same contents, options and moments; what threads
 /// do in between is not repeated.
 fn repeat_line(setting: &Setting) -> String {
-    let on = if setting.fuse { "fuse" } else { "disk" };
+    let on = match setting.case {
+        Some(case) => format!("--above {}", case.name),
+        None if setting.fuse => "--on fuse".to_owned(),
+        None => "--on disk".to_owned(),
+    };
     let backend = match setting.backend {
         IoBackend::IoUring => "uring",
         _ => "posix",
@@ -353,7 +375,7 @@ fn repeat_line(setting: &Setting) -> String {
         .iter()
         .map(|name| format!(" --mutant {name}"));
     let mutant: String = mutant.collect();
-    format!("cargo xtask crash --seed {seed} --runs 1 --on {on} --backend {backend}{mutant}")
+    format!("cargo xtask crash --seed {seed} --runs 1 {on} --backend {backend}{mutant}")
 }
 
 fn print_violation(line: &str, violation: &Violation) {

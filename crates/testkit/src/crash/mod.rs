@@ -38,6 +38,7 @@
 //! | `worker` | workers |
 //! | `check` | checkers |
 //! | `protocol` | what children say |
+//! | [`tear`] | whether a file system of the kernel tears pages, without the engine |
 //! | `expect` | what must, may and must not be there |
 
 pub mod campaign;
@@ -52,6 +53,7 @@ mod run;
 mod schema;
 mod settings;
 mod stage;
+pub mod tear;
 mod worker;
 
 pub use child::{ChildArguments, run_child};

@@ -9,7 +9,8 @@ use super::protocol::{Ack, Line};
 use super::settings::{self, Place};
 use super::stage::Stage;
 use crate::Rng;
-use crate::fuse::Trigger;
+use crate::fuse::{Surface, Trigger};
+use crate::loops::Case;
 use inkstone::internals::options::IoBackend;
 use inkstone::{Durability, Options};
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ pub struct Setting {
     pub home: PathBuf,
     /// Whether on the file system that loses power.
     pub fuse: bool,
+    /// The file system of the kernel above it, if there is one.
+    pub case: Option<&'static Case>,
     /// The backend.
     pub backend: IoBackend,
     /// Whether the home's file system takes `O_DIRECT`.
@@ -82,12 +85,16 @@ impl<'s> Run<'s> {
     /// A run that has not begun. It ends soon after `stop` is set.
     pub fn new(setting: &'s Setting, stop: &'s AtomicBool) -> std::io::Result<Self> {
         let mut rng = Rng::new(setting.seed);
-        let page_size = settings::page_size(&mut rng);
-        let surface = settings::surface(&mut rng, page_size);
-        let stage = if setting.fuse {
-            Stage::losing_power(&setting.home, surface)?
-        } else {
-            Stage::real(&setting.home)?
+        let drawn = settings::page_size(&mut rng);
+        let page_size = setting.case.map_or(drawn, |case| case.page_bytes as u64);
+        let surface = match setting.case {
+            Some(_) => Surface::Plain,
+            None => settings::surface(&mut rng, page_size),
+        };
+        let stage = match setting.case {
+            Some(case) => Stage::losing_power_below(&setting.home, case)?,
+            None if setting.fuse => Stage::losing_power(&setting.home, surface)?,
+            None => Stage::real(&setting.home)?,
         };
         Ok(Self {
             setting,
@@ -102,6 +109,7 @@ impl<'s> Run<'s> {
                 surface: setting.fuse.then_some(surface),
                 takes_direct: setting.fuse || setting.takes_direct,
                 backend: setting.backend,
+                case: setting.case,
             },
             expectation: Expectation::new(Load::of_seed(setting.seed)),
             loaded: false,
@@ -268,7 +276,13 @@ impl<'s> Run<'s> {
             return Moment::Opening(Duration::from_micros(self.rng.skewed(150_000)));
         }
         if self.stage.loses_power() && (self.loaded || creating) && self.rng.chance(60) {
-            return self.power_loss_within(20_000, 60, WORK_MAX);
+            // A file system of the kernel gathers writes: its device sees fewer.
+            let mutations = if self.stage.sees_names() {
+                20_000
+            } else {
+                3_000
+            };
+            return self.power_loss_within(mutations, 60, WORK_MAX);
         }
         let most = self
             .rng
@@ -278,7 +292,7 @@ impl<'s> Run<'s> {
 
     /// At some mutation of the disk, or some change of a name.
     fn power_loss_within(&mut self, mutations: u64, names: u64, patience: Duration) -> Moment {
-        let trigger = if self.rng.chance(65) {
+        let trigger = if self.rng.chance(65) || !self.stage.sees_names() {
             Trigger::Mutation(1 + self.rng.skewed(mutations))
         } else {
             Trigger::Name(1 + self.rng.skewed(names))

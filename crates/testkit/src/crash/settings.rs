@@ -2,6 +2,7 @@
 
 use crate::Rng;
 use crate::fuse::Surface;
+use crate::loops::Case;
 use inkstone::Options;
 use inkstone::internals::options::{Doublewrite, Durability, FlushMethod, IoBackend, LogWrite};
 
@@ -14,6 +15,8 @@ pub struct Place {
     pub takes_direct: bool,
     /// The backend.
     pub backend: IoBackend,
+    /// What a file system of the kernel decides, if the database lies on one above such a disk.
+    pub case: Option<&'static Case>,
 }
 
 /// The surface of a disk for a page size, drawn at random.
@@ -50,10 +53,11 @@ pub fn vary(rng: &mut Rng, options: &mut Options, place: Place) {
     options.log_write_through = rng.chance(25);
     options.log_archive = rng.chance(10);
     options.flush_log_at_trx_commit = rng.pick(&durabilities);
-    options.doublewrite = if may_skip_doublewrite(options.page_size, place) && rng.chance(60) {
-        Doublewrite::Off
-    } else {
-        Doublewrite::On
+    let skips = may_skip_doublewrite(options.page_size, place) && rng.chance(60);
+    options.doublewrite = match place.case {
+        Some(case) => case.doublewrite,
+        None if skips => Doublewrite::Off,
+        None => Doublewrite::On,
     };
     options.doublewrite_skip_fresh = rng.chance(70);
     options.flush_method = flush_method(rng, place);
@@ -74,6 +78,13 @@ fn may_skip_doublewrite(page_size: u64, place: Place) -> bool {
 }
 
 fn flush_method(rng: &mut Rng, place: Place) -> FlushMethod {
+    // Untorn writes need it.
+    if place
+        .case
+        .is_some_and(|case| case.doublewrite == Doublewrite::Atomic)
+    {
+        return FlushMethod::ODirect;
+    }
     let mut methods = vec![FlushMethod::Fsync, FlushMethod::ODsync];
     if place.takes_direct {
         methods.extend([FlushMethod::ODirect, FlushMethod::ODirect]);

@@ -1,7 +1,9 @@
 //! Where a run's database lies.
 
 use crate::fuse::{Disk, Mount, Surface, Trigger};
+use crate::loops::{Case, IMAGE_BYTES_MIN, Mounted};
 use inkstone_io::sim::Losses;
+use std::fs::File;
 use std::io::Result;
 use std::path::{Path, PathBuf};
 
@@ -12,10 +14,12 @@ pub struct Stage {
     power: Option<Power>,
 }
 
-/// A disk that loses power.
+/// A disk that loses power. Fields are dropped in this order: what lies above first.
 struct Power {
-    disk: Disk,
+    /// A file system of the kernel, whose device is a file on the disk.
+    above: Option<(&'static Case, Option<Mounted>)>,
     mount: Option<Mount>,
+    disk: Disk,
 }
 
 impl Stage {
@@ -30,16 +34,53 @@ impl Stage {
 
     /// A database on a disk of ours, mounted in the directory.
     pub fn losing_power(home: &Path, surface: Surface) -> Result<Self> {
-        let disk = Disk::new(surface);
         let mut stage = Self::real(home)?;
         std::fs::create_dir_all(stage.mount_point())?;
+        let disk = Disk::new(surface);
         let mount = Some(Mount::new(&disk, &stage.mount_point())?);
-        stage.power = Some(Power { disk, mount });
+        let above = None;
+        stage.power = Some(Power { above, mount, disk });
+        Ok(stage)
+    }
+
+    /// A database on a file system of the kernel, whose device is a file on a disk of ours. What
+    /// it has not flushed to the device is lost with the power, in any order, and torn at sectors.
+    pub fn losing_power_below(home: &Path, case: &'static Case) -> Result<Self> {
+        let mut stage = Self::real(home)?;
+        std::fs::create_dir_all(stage.mount_point())?;
+        let device = stage.device();
+        std::fs::create_dir_all(&device)?;
+        let disk = Disk::new(Surface::Plain);
+        let mount = Some(Mount::new(&disk, &device)?);
+        let image = File::create(stage.image())?;
+        image.set_len(IMAGE_BYTES_MIN)?;
+        case.make(&stage.image())?;
+        image.sync_all()?;
+        File::open(&device)?.sync_all()?;
+        let mounted = Mounted::new(case, &stage.image(), &stage.mount_point())?;
+        let above = Some((case, Some(mounted)));
+        stage.power = Some(Power { above, mount, disk });
         Ok(stage)
     }
 
     fn mount_point(&self) -> PathBuf {
         self.home.join("mount")
+    }
+
+    /// Where the disk is mounted that holds an image.
+    fn device(&self) -> PathBuf {
+        self.home.join("device")
+    }
+
+    fn image(&self) -> PathBuf {
+        self.device().join("image")
+    }
+
+    /// Whether the disk sees names: not those of a file system above it.
+    pub fn sees_names(&self) -> bool {
+        self.power
+            .as_ref()
+            .is_some_and(|power| power.above.is_none())
     }
 
     /// The database's directory.
@@ -77,15 +118,26 @@ impl Stage {
     }
 
     /// The power fails, if it has not yet, and comes back. What was lost, and how many directories.
+    /// A file system above the disk replays its journal then.
     pub fn power_loss(&mut self, seed: u64) -> Result<(Losses, u64)> {
-        let mount_point = self.mount_point();
+        let (mount_point, device, image) = (self.mount_point(), self.device(), self.image());
         let Some(power) = &mut self.power else {
             return Ok((Losses::default(), 0));
         };
         let (disk, losses, directories) = power.disk.power_loss(seed)?;
-        power.mount = None;
-        power.mount = Some(Mount::new(&disk, &mount_point)?);
         power.disk = disk;
+        // From above: what a file system writes while it is unmounted fails, the power is gone.
+        if let Some((_, mounted)) = &mut power.above {
+            *mounted = None;
+        }
+        power.mount = None;
+        match &mut power.above {
+            None => power.mount = Some(Mount::new(&power.disk, &mount_point)?),
+            Some((case, mounted)) => {
+                power.mount = Some(Mount::new(&power.disk, &device)?);
+                *mounted = Some(Mounted::new(case, &image, &mount_point)?);
+            }
+        }
         Ok((losses, directories))
     }
 
