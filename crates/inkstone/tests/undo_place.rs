@@ -239,6 +239,50 @@ fn an_idle_transaction_does_not_keep_the_log() {
     db.close().unwrap();
 }
 
+/// An opening would hold in memory what is not saved of all large transactions: with little memory
+/// for versions they save sooner than a large log asks for.
+#[test]
+fn what_is_not_saved_of_all_fits_the_memory_for_versions() {
+    let vfs = SimVfs::new(8);
+    let options = Options {
+        page_size: 4096,
+        buffer_pool_size: 8 << 20,
+        log_file_size: 64 << 20,
+        version_store_memory: 2 << 20,
+        ..Options::default()
+    };
+    let db = Database::open_on(Arc::new(vfs), Path::new("db"), options, &|_| {}).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    let rows = 6_000u64;
+    let filling = db.begin(Isolation::ReadCommitted).unwrap();
+    for n in 0..rows {
+        filling
+            .insert(&table, &n.to_be_bytes(), &noise(n, 600))
+            .unwrap();
+    }
+    filling.commit().unwrap();
+    let counted = || db.counters().get(Counter::UndoSaves);
+    let before = counted();
+    // A third of what the log alone lets each keep.
+    let giants = [0, 1].map(|_| db.begin(Isolation::ReadCommitted).unwrap());
+    for n in 0..rows {
+        giants[n as usize % 2]
+            .update(&table, &n.to_be_bytes(), &noise(n + rows, 600))
+            .unwrap();
+        if n == 400 {
+            db.maintain(u64::MAX).unwrap();
+            assert_eq!(counted(), before, "little is not saved");
+        }
+    }
+    db.maintain(u64::MAX).unwrap();
+    assert!(counted() >= before + 2, "{} saves", counted() - before);
+    for giant in giants {
+        giant.rollback().unwrap();
+    }
+    assert_eq!(rows_of(&db, &table).len() as u64, rows);
+    db.close().unwrap();
+}
+
 /// A scan may begin between inserts that are coded against each other, just before a record that
 /// says that undo from before them is saved, and needs none of them. Here one of several distances
 /// has it begin there.

@@ -351,6 +351,7 @@ impl Inner {
                 "a transaction is entered twice among those that have written"
             );
         }
+        self.core.bound_unsaved_undo(&writers);
         for writer in writers {
             if let Err(error) = self.core.save_undo(&writer, limit) {
                 failed.get_or_insert(error);

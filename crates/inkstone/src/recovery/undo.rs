@@ -329,7 +329,7 @@ impl Core {
                 steps: 0,
             };
             let bytes = version_bytes(entry.key.len(), before.value.len());
-            inner.undo_place.bytes += bytes as u64;
+            inner.undo_place.add(bytes as u64, &shared);
             let address = self.versions.append(state, &mut inner.touched, version)?;
             newest.insert(row, address);
             inner.undo_last = address;

@@ -103,6 +103,9 @@ pub struct Core {
     far_contexts: Mutex<Vec<(Lsn, Lsn)>>,
     /// The place up to which log was freed when a writer had waited for more in vain, and one.
     pub(crate) log_stuck_at: AtomicU64,
+    /// Bytes of versions that a large transaction may have without having them saved, where there
+    /// are many such ones ([`Core::bound_unsaved_undo`]).
+    pub(crate) unsaved_undo_max: AtomicU64,
     /// Set when the database closes: background work stops between two steps.
     pub stopping: AtomicBool,
 }
@@ -151,6 +154,7 @@ impl Core {
             prepared: Mutex::default(),
             far_contexts: Mutex::default(),
             log_stuck_at: AtomicU64::new(0),
+            unsaved_undo_max: AtomicU64::new(u64::MAX),
             stopping: AtomicBool::new(false),
         }
     }

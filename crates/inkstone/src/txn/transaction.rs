@@ -33,6 +33,7 @@ use crate::mvcc::system::{Details, Snapshot, TrxState};
 use crate::mvcc::versions::{NewVersion, TouchedSegments};
 use crate::options::Durability;
 use crate::paranoid::{Check, Checked, CheckedGuard, MANY, paranoid};
+use crate::sync::atomic::AtomicU64;
 use crate::sync::{Instant, Mutex};
 use crate::txn::core::Core;
 use crate::txn::promise::LogPromise;
@@ -79,6 +80,8 @@ pub struct Shared {
     pub(crate) inner: Checked<Inner>,
     /// What the checkpoint has saved of its undo, and the log does not name yet.
     pub(crate) handed_over: Mutex<HandedOver>,
+    /// Bytes of its versions that are not saved, for a look without its latch.
+    pub(crate) unsaved_undo: AtomicU64,
 }
 
 /// Many rows that a statement inserts into one tree, with one version for all of them.
@@ -244,6 +247,7 @@ impl Shared {
             state,
             inner: Checked::new(Inner::new()),
             handed_over: Mutex::default(),
+            unsaved_undo: AtomicU64::new(0),
         })
     }
 
@@ -771,7 +775,7 @@ impl Change<'_> {
             self.shared.state.add_cost();
         }
         let bytes = version_bytes(version.key.len(), version.old_value.len());
-        self.inner.undo_place.bytes += bytes as u64;
+        self.inner.undo_place.add(bytes as u64, self.shared);
         let Inner { touched, .. } = &mut *self.inner;
         let address = (self.core.versions).append(&self.shared.state, touched, version)?;
         self.core.versions.list_milestone(&version, address);

@@ -31,6 +31,9 @@
 //!    (`undo-saved-unsynced`).
 //! 3. What is saved is written once, outside of the transaction's latch. Tested by
 //!    `an_idle_transaction_does_not_keep_the_log`.
+//! 4. Versions that are not saved, of all transactions, are half of the memory for versions at
+//!    most, but for what is made within one round of checkpoints, and half a mebibyte of each.
+//!    Tested by `what_is_not_saved_of_all_fits_the_memory_for_versions`.
 
 use crate::btree::Target;
 use crate::buffer::Exclusive;
@@ -42,12 +45,14 @@ use crate::mvcc::versions::{
 };
 use crate::paranoid::paranoid;
 use crate::sync::HashMap;
+use crate::sync::atomic::Ordering;
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Phase, Shared};
 use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::tree_page::{CELL_VERSIONED, TreePage, TreePageMut};
 use inkstone_format::{Lsn, SpaceId, TreeId, VersionAddress};
+use std::sync::Arc;
 
 /// Bytes of versions of which a transaction counts as large. (In the simulator many are.)
 const LARGE_BYTES: u64 = if cfg!(inkstone_sim) { 8 } else { 128 } << 10;
@@ -61,13 +66,17 @@ const MOVED_CHANGES_MAX: u64 = 1 << 16;
 /// times what the log has of them.
 const SAVED_PARTS: u64 = if cfg!(inkstone_sim) { 256 } else { 8 };
 const SAVED_EVERY_MAX: u64 = 16 << 20;
+/// What is not saved of all transactions is to be this part of the memory for versions at most.
+const UNSAVED_PARTS: u64 = 2;
+/// Less than this is not saved for that reason: a save takes two syncs.
+const UNSAVED_MIN: u64 = 4 * LARGE_BYTES;
 
 /// Where a transaction's undo is, and what is known of it there.
 #[derive(Debug, Default)]
 pub(crate) struct UndoPlace {
     stage: Stage,
     /// Bytes of versions made so far.
-    pub bytes: u64,
+    bytes: u64,
     /// Those of them that were made before its undo was last saved.
     saved_bytes: u64,
     /// For each version that was moved, where it is now.
@@ -111,6 +120,28 @@ impl UndoPlace {
     /// Where a version is now.
     pub fn now(&self, address: VersionAddress) -> VersionAddress {
         self.moved.get(&address).copied().unwrap_or(address)
+    }
+
+    /// A version of so many bytes is made.
+    pub fn add(&mut self, bytes: u64, shared: &Shared) {
+        self.bytes += bytes;
+        self.tell_unsaved(shared);
+    }
+
+    /// All is saved but what was made behind these bytes of versions.
+    fn note_saved(&mut self, bytes: u64, shared: &Shared) {
+        paranoid!(
+            self.saved_bytes <= bytes && bytes <= self.bytes,
+            "{bytes} bytes of versions of {} are saved, and {} were",
+            self.bytes,
+            self.saved_bytes
+        );
+        self.saved_bytes = bytes;
+        self.tell_unsaved(shared);
+    }
+
+    fn tell_unsaved(&self, shared: &Shared) {
+        shared.unsaved_undo.store(self.unsaved(), Ordering::Relaxed);
     }
 
     /// Bytes of versions that were made since it was last saved.
@@ -167,7 +198,7 @@ impl Core {
         match place.stage {
             Stage::Short if is_large => self.move_undo(shared, inner),
             Stage::Moving => self.move_undo(shared, inner),
-            Stage::Moved if place.unsaved() > saved_every(self.storage.log.capacity_bytes()) => {
+            Stage::Moved if place.unsaved() > self.unsaved_undo_max() => {
                 self.ask_for_saving(shared, inner)
             }
             _ => Ok(()),
@@ -552,8 +583,37 @@ impl Core {
     fn is_to_save(&self, shared: &Shared, inner: &Inner, limit: u64) -> bool {
         let end = self.storage.log.current_lsn();
         let first = shared.state.first_lsn().unwrap_or(end);
-        let capacity = self.storage.log.capacity_bytes();
-        end.0.saturating_sub(first.0) > limit || inner.undo_place.unsaved() > saved_every(capacity)
+        end.0.saturating_sub(first.0) > limit
+            || inner.undo_place.unsaved() > self.unsaved_undo_max()
+    }
+
+    /// Bytes of versions that a transaction may have without having them saved.
+    fn unsaved_undo_max(&self) -> u64 {
+        let every = saved_every(self.storage.log.capacity_bytes());
+        every.min(self.unsaved_undo_max.load(Ordering::Relaxed))
+    }
+
+    /// An opening holds in memory what was not saved of all these transactions: it is to be no more
+    /// than half of what the version store may have. Where it is more, each large one gets an equal
+    /// part of that, and what has more is saved.
+    pub(crate) fn bound_unsaved_undo(&self, writers: &[Arc<Shared>]) {
+        let unsaved = writers
+            .iter()
+            .map(|writer| writer.unsaved_undo.load(Ordering::Relaxed));
+        let (bytes, large) = unsaved.fold((0, 0), |(bytes, large), unsaved| {
+            (bytes + unsaved, large + u64::from(unsaved > LARGE_BYTES))
+        });
+        let budget = self.versions.budget() / UNSAVED_PARTS;
+        let most = if bytes > budget && large > 0 {
+            (budget / large).max(UNSAVED_MIN)
+        } else {
+            u64::MAX
+        };
+        paranoid!(
+            most >= UNSAVED_MIN && bytes >= large * LARGE_BYTES,
+            "{large} large transactions have {bytes} bytes unsaved, and may have {most} each"
+        );
+        self.unsaved_undo_max.store(most, Ordering::Relaxed);
     }
 
     /// The first part: what is to be saved, and up to where in the log. The transaction is latched.
@@ -643,7 +703,7 @@ impl Core {
             list: saved.list,
         });
         let (_, end) = mtr.commit()?;
-        inner.undo_place.saved_bytes = sealed.bytes;
+        inner.undo_place.note_saved(sealed.bytes, shared);
         self.versions
             .list_named(&mut inner.touched, sealed.what, saved, end);
         shared.state.move_first_lsn(sealed.since);

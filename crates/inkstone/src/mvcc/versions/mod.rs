@@ -300,6 +300,11 @@ impl VersionStore {
         })
     }
 
+    /// Bytes that it keeps in memory, about.
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
     /// The largest epoch of which this store may soon use addresses: the one that it was opened
     /// with, unless it has been open for very long. To be kept in the control file with every
     /// checkpoint (it looks 16 GiB of versions ahead).
