@@ -161,7 +161,8 @@ fn commit_runs_the_matrix_and_measures_the_device() {
         "workload flush_log_at_trx_commit log_file_buffering log_write clients seconds \
          commits_per_s p50_us p99_us p999_us max_us worst_second median_second worst_over_median cpu_us_per_operation \
          log_bytes_per_commit log_bytes_written_per_commit commits_per_sync device_syncs_per_s \
-         commits_per_device_sync checkpoints pages_written device_bytes_written \
+         commits_per_device_sync checkpoints pages_written bytes_written_per_commit \
+         device_bytes_written device_bytes_written_per_commit \
          peak_resident_bytes memory_budget_bytes memory_ratio",
         12,
     );
@@ -349,7 +350,7 @@ fn open_times_a_database_that_was_closed_in_order() {
 
 const GIANT: &str = "workload case rows log_file_size first_tenth_rows_per_s last_tenth_rows_per_s \
     others_rows_per_s others_rows_per_s_alone peak_memory memory_budget_bytes memory_ratio \
-    log_bytes log_files_bytes undo_bytes rollback_s";
+    log_bytes log_files_bytes undo_bytes rollback_s rows_per_transaction";
 
 #[test]
 fn giant_transactions_are_measured_and_rolled_back() {

@@ -18,6 +18,18 @@ enum Side {
     Right,
 }
 
+/// What came of looking for a merge.
+enum Attempt<T> {
+    Done(T),
+    /// There is nothing to merge.
+    Nothing,
+    /// As [`Pair::Again`].
+    Again(Option<PageId>),
+}
+
+/// How often a merge is tried that finds pages latched, or missing.
+const TRIES: usize = 4;
+
 /// The latched pages of a merge.
 struct Nodes<'p> {
     /// The space map page, by its number in the mini-transaction.
@@ -33,12 +45,57 @@ impl Tree {
     /// Merges the leaf of `key` with a neighbour if both together fill at most three quarters of a
     /// page, or one of them is empty, and so on up the tree. Best effort.
     pub fn merge_around(&self, key: &[u8], live: IsLive<'_>) -> Result<()> {
-        let mut level = 0;
-        while self.merge_at(key, level, live)? {
-            self.storage.counters.add(Counter::PageMerges, 1);
+        // Inner nodes that were merged bring children side by side that had other parents.
+        while self.merge_upwards(key, live)? {}
+        self.shrink_root()
+    }
+
+    /// Whether inner nodes were merged.
+    fn merge_upwards(&self, key: &[u8], live: IsLive<'_>) -> Result<bool> {
+        let (mut level, mut inner) = (0, false);
+        loop {
+            if self.merge_at(key, level, live)? {
+                self.storage.counters.add(Counter::PageMerges, 1);
+                inner |= level > 0;
+            } else if !self.is_only_child(key, level)? {
+                return Ok(inner);
+            }
             level += 1;
         }
-        self.shrink_root()
+    }
+
+    /// Whether the thin node of `key` at `level` has no neighbour under its parent, which is thin,
+    /// too, and may be merged with its own.
+    fn is_only_child(&self, key: &[u8], level: u8) -> Result<bool> {
+        let is_alone = self.patiently(key, || {
+            Ok(match self.latch_pair(Target::Key(key), level)? {
+                Pair::Nodes { parent, child, .. }
+                    if TreePage(&parent).count() == 1 && Self::is_thin(TreePage(&child)) =>
+                {
+                    Attempt::Done(())
+                }
+                Pair::Again(missing) => Attempt::Again(missing),
+                _ => Attempt::Nothing,
+            })
+        });
+        Ok(is_alone?.is_some())
+    }
+
+    /// Tries something until it is done or there is nothing to do, and not for ever.
+    fn patiently<T>(
+        &self,
+        key: &[u8],
+        mut attempt: impl FnMut() -> Result<Attempt<T>>,
+    ) -> Result<Option<T>> {
+        let mut pins = self.storage.pool.pins();
+        for _ in 0..TRIES {
+            match attempt()? {
+                Attempt::Done(done) => return Ok(Some(done)),
+                Attempt::Nothing => return Ok(None),
+                Attempt::Again(missing) => self.load_missing(&mut pins, missing, key)?,
+            }
+        }
+        Ok(None)
     }
 
     /// Whether a leaf has so few bytes in use that a merge is worth trying.
@@ -48,31 +105,45 @@ impl Tree {
 
     fn merge_at(&self, key: &[u8], level: u8, live: IsLive<'_>) -> Result<bool> {
         // A queue leaves thin nodes to the left of full ones: both sides are tried.
-        Ok(self.merge_beside(key, level, Side::Right, live)?
-            || self.merge_beside(key, level, Side::Left, live)?)
+        for side in [Side::Right, Side::Left] {
+            let merged = self.patiently(key, || self.merge_beside(key, level, side, live))?;
+            if merged.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
-    fn merge_beside(&self, key: &[u8], level: u8, side: Side, live: IsLive<'_>) -> Result<bool> {
-        let Some((left, right)) = self.neighbours(key, level, side)? else {
-            return Ok(false);
+    fn merge_beside(
+        &self,
+        key: &[u8],
+        level: u8,
+        side: Side,
+        live: IsLive<'_>,
+    ) -> Result<Attempt<()>> {
+        let (left, right) = match self.neighbours(key, level, side)? {
+            Attempt::Done(found) => found,
+            Attempt::Nothing => return Ok(Attempt::Nothing),
+            Attempt::Again(missing) => return Ok(Attempt::Again(missing)),
         };
         let mut pins = self.storage.pool.pins();
         for page in [left, right] {
             if pins.hold(page).is_err() {
-                return Ok(false);
+                return Ok(Attempt::Nothing);
             }
         }
         let mut mtr = Mtr::new(&self.storage);
         let Some(map) = self.space.latch_map_if_any(&mut mtr, right.page)? else {
-            return Ok(false);
+            return Ok(Attempt::Nothing);
         };
-        let Pair::Nodes {
-            parent,
-            slot,
-            child,
-        } = self.latch_pair(Target::Key(key), level)?
-        else {
-            return Ok(false);
+        let (parent, slot, child) = match self.latch_pair(Target::Key(key), level)? {
+            Pair::Nodes {
+                parent,
+                slot,
+                child,
+            } => (parent, slot, child),
+            Pair::Root(_) => return Ok(Attempt::Nothing),
+            Pair::Again(missing) => return Ok(Attempt::Again(missing)),
         };
         // The key's node may be the left or the right one of the two.
         let (left_slot, child) = match child.id() {
@@ -81,14 +152,14 @@ impl Tree {
                 drop(child);
                 (slot - 1, None)
             }
-            _ => return Ok(false),
+            _ => return Ok(Attempt::Again(None)),
         };
         let node = TreePage(&parent);
         let same = left_slot + 1 < node.count()
             && node.child(left_slot) == left.page
             && node.child(left_slot + 1) == right.page;
         if !same {
-            return Ok(false);
+            return Ok(Attempt::Again(None));
         }
         // From left to right, as everywhere that two neighbours are latched.
         let left_guard = match child {
@@ -97,7 +168,7 @@ impl Tree {
         };
         let right_guard = self.storage.pool.exclusive_if_resident(right);
         let (Some(left_guard), Some(right_guard)) = (left_guard, right_guard) else {
-            return Ok(false);
+            return Ok(Attempt::Again(None));
         };
         let nodes = Nodes {
             map,
@@ -106,19 +177,24 @@ impl Tree {
             left: left_guard,
             right: right_guard,
         };
-        self.merge_nodes(mtr, nodes, live)
+        Ok(if self.merge_nodes(mtr, nodes, live)? {
+            Attempt::Done(())
+        } else {
+            Attempt::Nothing
+        })
     }
 
     /// The node of `key` at `level` and its neighbour on `side` under the same parent, from the
     /// left.
-    fn neighbours(&self, key: &[u8], level: u8, side: Side) -> Result<Option<(PageId, PageId)>> {
-        let Pair::Nodes {
-            parent,
-            slot,
-            child,
-        } = self.latch_pair(Target::Key(key), level)?
-        else {
-            return Ok(None);
+    fn neighbours(&self, key: &[u8], level: u8, side: Side) -> Result<Attempt<(PageId, PageId)>> {
+        let (parent, slot, child) = match self.latch_pair(Target::Key(key), level)? {
+            Pair::Nodes {
+                parent,
+                slot,
+                child,
+            } => (parent, slot, child),
+            Pair::Root(_) => return Ok(Attempt::Nothing),
+            Pair::Again(missing) => return Ok(Attempt::Again(missing)),
         };
         let node = TreePage(&parent);
         let left = match side {
@@ -126,10 +202,10 @@ impl Tree {
             Side::Left => slot.checked_sub(1),
         };
         let Some(left) = left.filter(|_| Self::is_thin(TreePage(&child))) else {
-            return Ok(None);
+            return Ok(Attempt::Nothing);
         };
         let page = |slot| self.space.page_id(node.child(slot));
-        Ok(Some((page(left), page(left + 1))))
+        Ok(Attempt::Done((page(left), page(left + 1))))
     }
 
     fn merge_nodes<'p>(

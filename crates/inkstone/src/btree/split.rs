@@ -172,7 +172,12 @@ impl Tree {
     }
 
     /// Reads a page that a structure change found missing. The caller holds no latch.
-    fn load_missing(&self, pins: &mut Pins<'_>, missing: Option<PageId>, key: &[u8]) -> Result<()> {
+    pub(super) fn load_missing(
+        &self,
+        pins: &mut Pins<'_>,
+        missing: Option<PageId>,
+        key: &[u8],
+    ) -> Result<()> {
         let Some(page) = missing else { return Ok(()) };
         if pins.hold(page).is_err() {
             // The page may have been freed meanwhile; if it has not, this finds the same error.
