@@ -60,6 +60,12 @@ pub enum Promise {
 const MAKE_EXT4: &[&str] = &["mkfs.ext4", "-q", "-F", "-b", "4096", "-E", EXTENDED];
 const EXTENDED: &str = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
 
+/// Space for copies on write is set aside by the page, of four blocks: by 128 KiB, as is usual,
+/// pages written at random fill the device with space that is set aside.
+const MAKE_XFS: &[&str] = &["mkfs.xfs", "-q", "-f", "-K", REFLINK, COPIES];
+const REFLINK: &str = "-mreflink=1";
+const COPIES: &str = "-dcowextsize=4";
+
 /// All of them. A case is a row here, and nothing else. ext4 takes a write apart into blocks of
 /// 4 KiB, each of which goes into the transaction of its journal that is open just then: a page of
 /// four blocks can be in two of them.
@@ -103,7 +109,7 @@ pub const CASES: [Case; 5] = [
     Case {
         name: "xfs-atomic",
         kind: "xfs",
-        make: &["mkfs.xfs", "-q", "-f", "-K", "-m", "reflink=1"],
+        make: MAKE_XFS,
         mount: "nouuid",
         doublewrite: Doublewrite::Atomic,
         page_bytes: 16 << 10,
