@@ -7,6 +7,7 @@ use failure_support::*;
 use inkstone::{Database, Isolation, Options, Table};
 use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Threads that write pages of a large pool (suppliers, cleaner, behind, checkpoint), and the pages
@@ -82,6 +83,49 @@ fn the_background_gives_back_what_many_deletes_leave() {
     let table = db.table("t").unwrap();
     assert!(all_rows(&db, &table) == expected);
     db.verify_table(&table).unwrap();
+}
+
+/// In whatever order rows go, their pages do, also where a merge finds pages evicted, or latched by
+/// readers.
+#[test]
+fn pages_go_with_their_rows_in_any_order() {
+    for order in 0..6 {
+        let db = open_sim(&SimVfs::new(order), small()).unwrap();
+        let table = db.create_table("t", &[]).unwrap();
+        insert(&db, &table, 0..500, b"stays").unwrap();
+        insert(&db, &table, 500..8_000, &[1; 400]).unwrap();
+        let mut gone: Vec<u64> = (500..8_000).collect();
+        match order {
+            0 => {}
+            1 => gone.reverse(),
+            // Odd factors: each key once.
+            _ => gone.sort_by_key(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15 + 2 * order)),
+        }
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        for n in gone {
+            txn.delete(&table, &key(n)).unwrap();
+        }
+        txn.commit().unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        all_rows(&db, &table);
+                    }
+                });
+            }
+            purge(&db).unwrap();
+            // What was seen by the readers goes behind them.
+            std::thread::sleep(Duration::from_millis(300));
+            over.store(true, Ordering::Relaxed);
+        });
+        purge(&db).unwrap();
+        let report = db.verify_table(&table).unwrap();
+        let (_, rows) = &report.trees[0];
+        assert_eq!((rows.rows, rows.deleted_rows), (500, 0));
+        assert!(rows.pages.len() < 12, "order {order}: {:?}", rows.pages);
+    }
 }
 
 /// A table that only grows has a free end, as files grow in steps; it is left alone.

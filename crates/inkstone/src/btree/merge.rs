@@ -7,6 +7,7 @@ use crate::buffer::Exclusive;
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::paranoid::paranoid;
+use crate::sync::thread;
 use inkstone_format::PageId;
 use inkstone_format::record::Record;
 use inkstone_format::tree_page::{IsLive, TreePage, TreePageInit, TreePageMut};
@@ -28,7 +29,7 @@ enum Attempt<T> {
 }
 
 /// How often a merge is tried that finds pages latched, or missing.
-const TRIES: usize = 4;
+const TRIES: usize = 32;
 
 /// The latched pages of a merge.
 struct Nodes<'p> {
@@ -92,7 +93,12 @@ impl Tree {
             match attempt()? {
                 Attempt::Done(done) => return Ok(Some(done)),
                 Attempt::Nothing => return Ok(None),
-                Attempt::Again(missing) => self.load_missing(&mut pins, missing, key)?,
+                Attempt::Again(None) => thread::yield_now(),
+                Attempt::Again(missing) => {
+                    // One page at a time: a small pool has few to spare.
+                    drop(std::mem::replace(&mut pins, self.storage.pool.pins()));
+                    self.load_missing(&mut pins, missing, key)?;
+                }
             }
         }
         Ok(None)
