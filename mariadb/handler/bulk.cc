@@ -322,10 +322,14 @@ int BulkInsert::finish_copy()
   return complete_copy();
 }
 
-/* Others may have begun transactions meanwhile: their snapshots would find some of the rows. */
+/* What was committed now and then is not durable yet, and the server may take it for what is there
+   after a crash. Others may have begun transactions meanwhile: their snapshots would find some of
+   the rows. */
 int BulkInsert::complete_copy()
 {
   ink_error error;
+  if (ink_flush_log(database, table.access.session->durability(), &error))
+    return table.failure(error);
   ink_table *filled= table.access.share->engine_table();
   for (size_t i= 0; i < ink_table_tree_count(filled); i++)
     if (ink_complete_tree(database, ink_table_tree(filled, i), &error))

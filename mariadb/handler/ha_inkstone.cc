@@ -292,15 +292,14 @@ int ha_inkstone::begin_unlocked()
   return failed ? failed : begin_own();
 }
 
-/* Commits a sequence's change. The log's order makes it durable before any commit that uses its
-   number. */
+/* Commits a sequence's change. */
 int ha_inkstone::end_own(int failed)
 {
   if (!access.own)
     return failed;
   ink_error error;
   scan.close();
-  if (!failed && ink_commit(access.own.get(), INK_LAZY, &error))
+  if (!failed && ink_commit(access.own.get(), access.session->durability(), &error))
     failed= failure(error);
   access.own.reset();
   int begun= begin_own();

@@ -5,6 +5,7 @@
 #include "server/partition_path.h"
 #include "server/variables.h"
 #include "server/xid.h"
+#include "sql_parse.h"
 #include <atomic>
 #include <mutex>
 #include <new>
@@ -149,6 +150,15 @@ void Session::end()
   prepared= Prepared::not_yet;
 }
 
+/* What DDL fills by copying is durable when it commits, whatever flush_log_at_trx_commit says: the
+   server syncs its own log of such a statement next, and puts the copy in its place after a
+   crash. */
+uint32_t Session::durability() const
+{
+  const bool is_ddl= sql_command_flags[thd_sql_command(thd)] & CF_AUTO_COMMIT_TRANS;
+  return is_ddl ? static_cast<uint32_t>(INK_SYNC) : flush_log_at_commit();
+}
+
 /* Called one after the other for all commits, with the binary log's latch held: takes the commit's
    place in the log, and waits for no disk, nor for another transaction. */
 void Session::commit_ordered()
@@ -156,7 +166,7 @@ void Session::commit_ordered()
   if (!transaction)
     return;
   ordered_error.code= INK_OK;
-  ink_commit_ordered(transaction.get(), flush_log_at_commit(), &ordered_error);
+  ink_commit_ordered(transaction.get(), durability(), &ordered_error);
   ordered= true;
 }
 
@@ -170,7 +180,7 @@ int Session::commit()
   /* After a crash the server commits what it has prepared itself and finds in the binary log. What
      XA PREPARE has prepared it leaves as it is found, to be committed or rolled back by hand. */
   const bool is_found_by_server= by_server && prepared == Prepared::by_server;
-  const uint32_t wait_for= is_found_by_server ? static_cast<uint32_t>(INK_LAZY) : flush_log_at_commit();
+  const uint32_t wait_for= is_found_by_server ? static_cast<uint32_t>(INK_LAZY) : durability();
   if (!by_server)
     commit_ordered();
   if (ordered_error.code != INK_OK)
@@ -287,7 +297,7 @@ int Session::prepare(const XID &xid)
     return 0;
   ink_error error;
   XidBytes bytes(xid);
-  if (ink_prepare(transaction.get(), bytes.slice(), flush_log_at_commit(), &error))
+  if (ink_prepare(transaction.get(), bytes.slice(), durability(), &error))
     return handler_error(thd, error);
   prepared= XID(xid).get_my_xid() ? Prepared::by_server : Prepared::by_user;
   if (prepared == Prepared::by_server && !(opt_bin_log && thd_test_options(thd, OPTION_BIN_LOG)))

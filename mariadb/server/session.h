@@ -47,6 +47,8 @@ struct Session
   int begin_statement();
   /** Commits the transaction: its first part if a binary log orders commits, else whole. */
   int commit();
+  /** How durable a commit of the statement is made, as one of enum ink_durability. */
+  uint32_t durability() const;
   void commit_ordered();
   int rollback();
   int end_statement();

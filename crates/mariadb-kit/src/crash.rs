@@ -5,6 +5,7 @@
 //! binary log agrees (a replica that is never killed has the same rows), no table is half made or
 //! left over, and every page is sound.
 
+use super::copies;
 use super::giants::{self, Giants};
 use super::orphans;
 use super::pair::{Pair, Shape};
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 
 const WORKERS: u64 = 5;
 const GIANTS: u64 = 2;
+/// Kills in a row under DDL that copies: of each setting of `flush_log_at_trx_commit` one.
+const COPYING_KILLS: u64 = 3;
 
 /// How long, and which way.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -70,7 +73,7 @@ fn kill_loop(pair: &mut Pair, plan: Plan) -> Result<()> {
     let giants = Giants::set_up(&pair.primary, plan.seed)?;
     let mut random = Random(plan.seed);
     let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
-    let mut crashes = 0;
+    let (mut crashes, mut copied) = (0, 0);
     while Instant::now() < end || crashes == 0 {
         // In turns everything at once, and nothing but DDL of partitioned tables.
         let transactions = crashes % 2 == 0;
@@ -88,8 +91,9 @@ fn kill_loop(pair: &mut Pair, plan: Plan) -> Result<()> {
         work.settle(&pair.primary)?;
         check(pair, &work, &partitioned)?;
         giants.check(&pair.primary)?;
-        // Every fifth crash the engine's own checks run, too.
+        // Every fifth crash the engine's own checks run, too, and DDL that copies has its turn.
         if crashes % 5 == 0 {
+            copied += copies::check(&mut pair.primary, plan.seed + crashes, COPYING_KILLS)?;
             check_files(&mut pair.primary)?;
         }
         eprintln!(
@@ -102,7 +106,8 @@ fn kill_loop(pair: &mut Pair, plan: Plan) -> Result<()> {
     }
     check_files(&mut pair.primary)?;
     println!(
-        "{crashes} crashes, {} acknowledged transactions, {} DDL statements, {} of partitioned tables: nothing lost, \
+        "{crashes} crashes, {} acknowledged transactions, {} DDL statements, {} of partitioned tables, {copied} that \
+         copied or drew numbers: nothing lost, \
          engines and binary log agree, no orphan files; {}",
         work.count(),
         work.definitions.load(Ordering::Relaxed),

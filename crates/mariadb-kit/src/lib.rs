@@ -8,6 +8,7 @@ mod bench;
 mod client;
 mod collations;
 mod compare;
+mod copies;
 mod counters;
 mod crash;
 mod differential;

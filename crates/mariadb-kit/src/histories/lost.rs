@@ -52,7 +52,7 @@ impl Client<'_> {
         phase: Phase,
     ) -> Result<(Outcome, bool), String> {
         match stop {
-            Stop::Gone(_) if self.is_server_killed() => Ok((Self::cut_off(phase), false)),
+            Stop::Gone(_) if self.is_server_killed() => Ok((Self::killed(running, phase), false)),
             Stop::Gone(_) if self.world.kills_connections => self.connect_again(running, phase),
             Stop::Gone(text) => Err(format!("the server is gone: {text}")),
             Stop::Refused(refusal) | Stop::Over(refusal) => Err(self.refused(&refusal)),
@@ -65,6 +65,17 @@ impl Client<'_> {
         match phase {
             Phase::Committing => Outcome::Unknown,
             _ => Outcome::Aborted("the connection was cut off".to_owned()),
+        }
+    }
+
+    /// The same, if the server was killed. What the client had prepared in order to roll it back
+    /// may be found prepared, and committed.
+    fn killed(running: Option<&Running>, phase: Phase) -> Outcome {
+        match phase {
+            Phase::RollingBack if running.is_some_and(|running| running.xa.is_some()) => {
+                Outcome::Unknown
+            }
+            _ => Self::cut_off(phase),
         }
     }
 
@@ -85,7 +96,7 @@ impl Client<'_> {
         let old = self.connection.id();
         self.connection = match (self.line.connect)() {
             Ok(connection) => connection,
-            Err(_) if self.is_server_killed() => return Ok((Self::cut_off(phase), false)),
+            Err(_) if self.is_server_killed() => return Ok((Self::killed(running, phase), false)),
             Err(text) => return Err(text),
         };
         let world = self.world;
@@ -97,7 +108,9 @@ impl Client<'_> {
                 Ok((outcome, true))
             }
             // This connection is killed by nothing: its number is not known yet.
-            Err(Stop::Gone(_)) if self.is_server_killed() => Ok((Self::cut_off(phase), false)),
+            Err(Stop::Gone(_)) if self.is_server_killed() => {
+                Ok((Self::killed(running, phase), false))
+            }
             Err(Stop::Gone(text) | Stop::Wrong(text)) => Err(text),
             Err(Stop::Refused(refusal) | Stop::Over(refusal)) => Err(self.refused(&refusal)),
         }

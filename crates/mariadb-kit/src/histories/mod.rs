@@ -214,7 +214,10 @@ impl Campaign {
             let checked = check(&history);
             self.tally.note(&history, &checked);
             if let Some(anomaly) = checked.violations().next() {
-                return Err(anomaly.to_string());
+                let path = self.server.folder().join("history.txt");
+                std::fs::write(&path, history.to_string()).map_err(|error| error.to_string())?;
+                let text = format!("{anomaly}\nall of this life: {}", path.display());
+                return Err(text);
             }
             initial = last;
         }

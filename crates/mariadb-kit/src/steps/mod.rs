@@ -1,5 +1,6 @@
-//! `--steps`: each statement of DDL of partitioned tables, and DISCARD TABLESPACE, killed before
-//! each single change of a file that the server makes in it. After each restart the tables are
+//! `--steps`: each statement of DDL of partitioned tables, those that copy a table that is not, and
+//! DISCARD TABLESPACE, killed before each single change of a file that the server makes in it, with
+//! `flush_log_at_trx_commit` 0. After each restart the tables are
 //! those before the statement or those behind it, and nothing is left over.
 
 use super::apt::output;
@@ -42,7 +43,7 @@ INSERT INTO y SELECT seq, seq, 'b' FROM seq_30_to_33";
 /// Name, statement, and the tables behind it. CONVERT PARTITION and CONVERT TABLE are not among
 /// them: their ddl log deletes the definition of the table, with any engine, if the server is
 /// killed before it was renamed.
-const CASES: [(&str, &str, &str); 22] = [
+const CASES: [(&str, &str, &str); 25] = [
     (
         "create",
         "CREATE TABLE n (id INT PRIMARY KEY, a INT) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 3",
@@ -51,6 +52,11 @@ const CASES: [(&str, &str, &str); 22] = [
     (
         "create_select",
         "CREATE TABLE n (id INT PRIMARY KEY) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 2 SELECT seq AS id FROM seq_1_to_9",
+        "n 9, r 29, s 19, t0 30, t1 20, x 4, y 4",
+    ),
+    (
+        "create_select_plain",
+        "CREATE TABLE n (id INT PRIMARY KEY) ENGINE=Inkstone SELECT seq AS id FROM seq_1_to_9",
         "n 9, r 29, s 19, t0 30, t1 20, x 4, y 4",
     ),
     ("drop", "DROP TABLE t0", "r 29, s 19, t1 20, x 4, y 4"),
@@ -65,6 +71,12 @@ const CASES: [(&str, &str, &str); 22] = [
         "r 29, s 19, t0 20, t1 30, x 4, y 4",
     ),
     ("copy", "ALTER TABLE t0 FORCE, ALGORITHM=COPY", BEFORE),
+    ("copy_plain", "ALTER TABLE x FORCE, ALGORITHM=COPY", BEFORE),
+    (
+        "copy_ignoring",
+        "ALTER IGNORE TABLE x ADD UNIQUE KEY (b), ALGORITHM=COPY",
+        "r 29, s 19, t0 30, t1 20, x 1, y 4",
+    ),
     (
         "copy_rename",
         "ALTER TABLE t0 RENAME TO n, FORCE, ALGORITHM=COPY",
@@ -281,7 +293,11 @@ impl Case<'_> {
             std::fs::write(self.trigger, step.to_string()).map_err(|error| {
                 format!("{} cannot be written: {error}", self.trigger.display())
             })?;
-            let done = server.sql(&format!("USE {DATABASE}; {}", self.statement));
+            // DDL is durable under each setting.
+            let done = server.sql(&format!(
+                "SET GLOBAL inkstone_flush_log_at_trx_commit = 0; USE {DATABASE}; {}",
+                self.statement
+            ));
             let died = server.exited().is_some() || !server.answers();
             if let (Err(error), false) = (&done, died) {
                 return Err(error.clone());

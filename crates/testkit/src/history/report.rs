@@ -1,8 +1,8 @@
 //! Anomalies as text: what the transactions concerned did.
 
 use super::graph::Graph;
-use super::{Action, History, Key, Op, Outcome, Range, ScanKind, Txn, Value};
-use std::fmt::Write;
+use super::{Action, History, Key, Op, Outcome, Range, ScanKind, State, Txn, Value};
+use std::fmt::{self, Write};
 
 /// Elements of a value that are shown.
 const SHOWN: usize = 6;
@@ -66,6 +66,21 @@ fn txn(number: usize, txn: &Txn) -> String {
         let _ = write!(text, "\n    {at:>3} @{} {}", step.at, op(step));
     }
     text
+}
+
+/// A life as text: all that its transactions did, and what was there before and after.
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = |state: &State| {
+            let keys: Vec<_> = state.iter().map(|(key, seen)| row(key, seen)).collect();
+            keys.join(", ")
+        };
+        write!(f, "at first: {}", state(&self.initial))?;
+        for (number, did) in self.txns.iter().enumerate() {
+            f.write_str(&txn(number, did))?;
+        }
+        writeln!(f, "\nat the end, {:?}: {}", self.end, state(&self.last))
+    }
 }
 
 /// Appends what the transactions of some nodes did.
