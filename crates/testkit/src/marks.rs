@@ -92,6 +92,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "the process ended before all pages were redone",
     ),
     (
+        "crashes while losers were undone",
+        "the process ended before all changes of an earlier run's transactions were undone",
+    ),
+    (
         "closes while pages waited",
         "a database was closed before all pages were redone",
     ),

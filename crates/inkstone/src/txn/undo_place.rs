@@ -22,7 +22,8 @@
 //! 1. A transaction's place changes at one record. Before UNDO_MOVED it is rolled back from the
 //!    log, by what its records say; from then on by its versions: a change is undone if the row
 //!    still carries its address, so undoing again does no harm. Tested by
-//!    `a_large_transaction_is_undone_after_a_crash`. Tested by the simulator
+//!    `a_large_transaction_is_undone_after_a_crash`. Tested by
+//!    `undo_that_a_crash_caught_on_its_way_is_where_it_was`. Tested by the simulator
 //!    (`moved-rows-forgotten`).
 //! 2. The log from [`TrxState::first_lsn`](crate::mvcc::system::TrxState::first_lsn) on has all
 //!    that recovery needs beside the list that it names: that LSN moves behind an UNDO_SAVED

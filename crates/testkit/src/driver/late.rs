@@ -1,4 +1,5 @@
-//! What happens to a database that is open while pages wait to be redone.
+//! What happens to a database that is open while pages wait to be redone, or changes of an earlier
+//! run to be undone.
 
 use super::Run;
 use crate::model::End;
@@ -13,10 +14,12 @@ impl Run {
     /// end again. Then that is returned.
     pub(super) fn while_pages_wait(&mut self, end: End) -> Result<Option<End>, String> {
         let db = self.database();
-        if self.tolerant || db.redo_left().pages == 0 {
+        let waits = db.redo_left().pages > 0;
+        if self.tolerant || !waits && changes_to_undo(&db) == 0 {
             return Ok(None);
         }
-        self.marks.add("openings with pages that wait", 1);
+        self.marks
+            .add("openings with pages that wait", u64::from(waits));
         for _ in 0..self.rng.below(4) {
             let before = redone(&db);
             let (name, done) = match self.rng.below(4) {
@@ -59,6 +62,8 @@ impl Run {
     fn end_while_pages_wait(&mut self, db: Database, end: End) -> Result<End, String> {
         let waits = u64::from(db.redo_left().pages > 0);
         self.marks.add("crashes while pages waited", waits);
+        let undoes = u64::from(changes_to_undo(&db) > 0);
+        self.marks.add("crashes while losers were undone", undoes);
         self.trace(|| format!("ends while {:?} waits", db.redo_left()));
         drop(db);
         let end = self.die(end)?;
@@ -79,6 +84,13 @@ impl Run {
         self.trace(|| format!("closed while pages wait: {how:?}"));
         self.die(end)
     }
+}
+
+/// Of an earlier run.
+fn changes_to_undo(db: &Database) -> u64 {
+    let mut gauges = db.status().into_iter();
+    let found = gauges.find(|(name, _)| *name == "undo_recovered_changes");
+    found.map_or(0, |(_, changes)| changes)
 }
 
 fn redone(db: &Database) -> u64 {

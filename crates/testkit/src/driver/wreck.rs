@@ -13,7 +13,7 @@ use inkstone_format::frame::{Parsed, find_claims, parse};
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::record::{Decoder, Record};
 use inkstone_format::segment::{LOG_BLOCK, parse_segment_file_name, segment_file_name};
-use inkstone_format::{Lsn, PageId, PageNo};
+use inkstone_format::{Lsn, PageId, PageNo, VersionAddress};
 use inkstone_io::sim::SimVfs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -42,6 +42,9 @@ pub(super) struct Wreck {
     splits_on_disk: u64,
     splits_in_lost_tail: u64,
     stale_frames: u64,
+    /// Rows had been given the logged addresses to which their undo was to move, and the record was
+    /// missing that moves it. (1 or 0.)
+    cut_moves: u64,
 }
 
 impl Wreck {
@@ -64,7 +67,8 @@ impl Wreck {
             ..Self::default()
         };
         // A log that cannot be read is for recovery to report.
-        if let Some((splits, end, epoch, decoder)) = scene.splits() {
+        if let Some(log) = scene.log() {
+            let (splits, end) = (log.splits, log.end);
             let is_cut = |split: &&BTreeSet<PageId>, at: Lsn| {
                 let there = split.iter().filter_map(|id| pages.get(id));
                 let (with, without): (Vec<&InPlace>, Vec<&InPlace>) =
@@ -73,8 +77,9 @@ impl Wreck {
             };
             let cut = splits.iter().filter(|(at, split)| is_cut(&split, *at));
             wreck.splits_on_disk = cut.count() as u64;
-            wreck.splits_in_lost_tail = scene.lost_splits(process, end, decoder);
-            wreck.stale_frames = scene.stale_frames(end, epoch);
+            wreck.splits_in_lost_tail = scene.lost_splits(process, end, log.decoder);
+            wreck.stale_frames = scene.stale_frames(end, log.epoch);
+            wreck.cut_moves = u64::from(!log.unmoved.is_empty());
         }
         Some(wreck)
     }
@@ -85,6 +90,7 @@ impl Wreck {
         marks.add("splits partly on disk", self.splits_on_disk);
         marks.add("splits in the lost tail", self.splits_in_lost_tail);
         marks.add("stale frames behind the end", self.stale_frames);
+        marks.add("crashes while undo moved", self.cut_moves);
     }
 }
 
@@ -101,9 +107,17 @@ struct Scene<'a> {
     control: Control,
 }
 
-/// Splits of the tail by the end of their mini-transaction, the log's end, its epoch, and a decoder
-/// that knows what comes before the end.
-type Splits = (Vec<(Lsn, BTreeSet<PageId>)>, Lsn, u64, Decoder);
+/// What recovery will see of the log.
+struct Log {
+    /// By the end of their mini-transaction.
+    splits: Vec<(Lsn, BTreeSet<PageId>)>,
+    /// Logged addresses that rows were given, of transactions whose undo has not moved to them.
+    unmoved: BTreeSet<VersionAddress>,
+    end: Lsn,
+    epoch: u64,
+    /// It knows what comes before the end.
+    decoder: Decoder,
+}
 
 impl Scene<'_> {
     fn checkpoint(&self) -> Lsn {
@@ -168,8 +182,8 @@ impl Scene<'_> {
         (copies, half)
     }
 
-    /// The splits that recovery will see. `None` if the log cannot be read.
-    fn splits(&self) -> Option<Splits> {
+    /// `None` if the log cannot be read.
+    fn log(&self) -> Option<Log> {
         let control = &self.control;
         let mut source = LogSource::open(ReadParams {
             directory: self.disk.directory(self.directory.join("log")),
@@ -182,17 +196,27 @@ impl Scene<'_> {
         });
         let source = source.as_mut().ok()?;
         let (mut decoder, mut splits) = (Decoder::default(), Vec::new());
+        let mut unmoved = BTreeSet::new();
         while let Some(frame) = source.next().ok()? {
             let (start, end) = (frame.start, frame.end);
             // Before the checkpoint the context of some records may be missing.
-            if let Ok(records) = decoder.decode(frame.payload)
-                && start >= self.checkpoint()
+            let Ok(records) = decoder.decode(frame.payload) else {
+                continue;
+            };
+            note_moves(&records, &mut unmoved);
+            if start >= self.checkpoint()
                 && let Some(pages) = split_pages(&records)
             {
                 splits.push((end, pages));
             }
         }
-        Some((splits, source.position(), source.epoch(), decoder))
+        Some(Log {
+            splits,
+            unmoved,
+            end: source.position(),
+            epoch: source.epoch(),
+            decoder,
+        })
     }
 
     fn segment(&self, number: u64) -> PathBuf {
@@ -263,6 +287,34 @@ fn has_frame(bytes: &[u8], base: Lsn, newest_epoch: u64) -> bool {
         from = found.offset + 1;
     }
     false
+}
+
+/// Follows undo that moves: first rows get the new addresses, each leaf in a mini-transaction that
+/// does nothing else, then one record tells of them all. A rollback may come before it.
+fn note_moves(records: &[Record], unmoved: &mut BTreeSet<VersionAddress>) {
+    match records {
+        [Record::SetVersions { versions, .. }] => {
+            unmoved.extend(versions.iter().filter_map(|(_, address)| *address));
+        }
+        _ => {
+            for record in records {
+                match record {
+                    Record::UndoMoved { addresses, .. } => {
+                        for (address, _) in addresses {
+                            unmoved.remove(address);
+                        }
+                    }
+                    Record::RowRestore {
+                        version: Some(address),
+                        ..
+                    } => {
+                        unmoved.remove(address);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
 }
 
 /// The tree pages that a mini-transaction changes, if it splits a node: it makes a tree page and
