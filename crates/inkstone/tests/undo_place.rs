@@ -5,7 +5,9 @@ mod undo_support;
 
 use inkstone::internals::counters::Counter;
 use inkstone::internals::options::Durability;
-use inkstone::{Database, Error, Isolation, LockMode, Options, Table, Transaction, Wait};
+use inkstone::{
+    Database, Error, Interrupt, Isolation, LockMode, Options, Table, Transaction, Wait,
+};
 use inkstone_io::sim::SimVfs;
 use std::path::Path;
 use std::sync::Arc;
@@ -617,4 +619,42 @@ fn a_log_that_is_opened_smaller_gives_files_back() {
         assert!(left <= small, "{left} bytes of log, of {small}");
         db.close().unwrap();
     }
+}
+
+/// DDL waits for the rollback of what an earlier run has left only where that has changed rows.
+#[test]
+fn a_loser_of_one_table_keeps_no_other_table_waiting() {
+    let vfs = SimVfs::new(5);
+    let db = open(&vfs);
+    let changed = db.create_table("changed", &[]).unwrap();
+    db.create_table("other", &[]).unwrap();
+    let loser = db.begin(Isolation::ReadCommitted).unwrap();
+    change_many(&db, (6_000, SHARE), |n| {
+        loser
+            .insert(&changed, &n.to_be_bytes(), &noise(n, 300))
+            .unwrap();
+    });
+    assert_eq!(db.counters().get(Counter::UndoMoves), 1);
+    db.flush_log().unwrap();
+    let vfs = vfs.crash(5);
+    drop((loser, changed, db));
+    let db = open(&vfs);
+    let (changed, other) = (db.table("changed").unwrap(), db.table("other").unwrap());
+    db.wait_for_prepared(&other, Duration::ZERO, None).unwrap();
+    let interrupt = Interrupt::new();
+    interrupt.raise();
+    let refused = db.wait_for_prepared(&changed, Duration::ZERO, Some(&interrupt));
+    let is_undone = gauge(&db, "undo_recovered_changes") == 0;
+    let waits = matches!(refused, Err(Error::Interrupted));
+    assert!(waits || is_undone && refused.is_ok(), "{refused:?}");
+    // Also in the midst of it.
+    std::thread::scope(|scope| {
+        let undoes = scope.spawn(|| db.finish_rollbacks());
+        while !undoes.is_finished() {
+            db.wait_for_prepared(&other, Duration::ZERO, None).unwrap();
+        }
+        undoes.join().unwrap().unwrap();
+    });
+    db.wait_for_prepared(&changed, Duration::ZERO, None)
+        .unwrap();
 }

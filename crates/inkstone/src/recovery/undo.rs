@@ -179,6 +179,11 @@ impl Core {
             shared.state.id()
         );
         inner.orphans = true;
+        // DDL of other tables need not wait for this.
+        let read = shared.recovered_spaces(self, inner);
+        if !self.options.rows_may_be_lost {
+            read?;
+        }
         // Of the segment: its bulks so far, and the versions from which on all are undone.
         let (mut bulks, mut undone_from) = (Vec::new(), VersionAddress(u64::MAX));
         loop {

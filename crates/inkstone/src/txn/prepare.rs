@@ -173,14 +173,16 @@ fn show_xid(xid: &[u8]) -> String {
 }
 
 impl Core {
-    /// Whether a prepared transaction has changed rows of a tablespace.
+    /// Whether a prepared transaction has changed rows of a tablespace, or one of an earlier run
+    /// that is being rolled back.
     pub(crate) fn prepared_has_changed(&self, space: SpaceId) -> Result<HasChanged> {
-        // What is rolled back since an earlier run may be of any table.
-        let mut found = if self.recovered.lock().is_empty() {
-            HasChanged::No
-        } else {
-            HasChanged::Busy
-        };
+        let mut found = HasChanged::No;
+        let recovered = self.recovered.lock().clone();
+        for shared in recovered {
+            if shared.has_changed(self, space)? != HasChanged::No {
+                found = HasChanged::Busy;
+            }
+        }
         let all: Vec<_> = self.prepared.lock().values().cloned().collect();
         for shared in all {
             // In the middle of a call: it is being prepared, committed, or rolled back. Its entry

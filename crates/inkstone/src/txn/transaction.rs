@@ -34,7 +34,7 @@ use crate::mvcc::versions::{NewVersion, TouchedSegments};
 use crate::options::Durability;
 use crate::paranoid::{Check, Checked, CheckedGuard, MANY, paranoid};
 use crate::sync::atomic::AtomicU64;
-use crate::sync::{Instant, Mutex};
+use crate::sync::{Instant, Mutex, OnceLock};
 use crate::txn::core::Core;
 use crate::txn::promise::LogPromise;
 use crate::txn::rollback::undo_until;
@@ -46,6 +46,7 @@ use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, LoggedVersion, Record,
 use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::version::version_bytes;
 use inkstone_format::{Lsn, PageNo, SpaceId, TreeId, VersionAddress};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +74,12 @@ pub enum HasChanged {
     Busy,
 }
 
+impl From<bool> for HasChanged {
+    fn from(it_has: bool) -> Self {
+        if it_has { Self::Yes } else { Self::No }
+    }
+}
+
 /// What the transaction's handle, the checkpoint and recovery share of it.
 pub struct Shared {
     /// What other transactions see.
@@ -82,6 +89,8 @@ pub struct Shared {
     pub(crate) handed_over: Mutex<HandedOver>,
     /// Bytes of its versions that are not saved, for a look without its latch.
     pub(crate) unsaved_undo: AtomicU64,
+    /// Of a transaction of an earlier run: where it has changed rows, once that was read.
+    recovered_spaces: OnceLock<BTreeSet<SpaceId>>,
 }
 
 /// Many rows that a statement inserts into one tree, with one version for all of them.
@@ -248,11 +257,17 @@ impl Shared {
             inner: Checked::new(Inner::new()),
             handed_over: Mutex::default(),
             unsaved_undo: AtomicU64::new(0),
+            recovered_spaces: OnceLock::new(),
         })
     }
 
     /// Whether it has unfinished changes in a tablespace.
     pub fn has_changed(&self, core: &Core, space: SpaceId) -> Result<HasChanged> {
+        // Also while it is being rolled back.
+        let recovered = self.recovered_spaces.get();
+        if recovered.is_some_and(|spaces| !spaces.contains(&space)) {
+            return Ok(HasChanged::No);
+        }
         let Some(inner) = self.inner.try_lock() else {
             return Ok(HasChanged::Busy);
         };
@@ -261,9 +276,8 @@ impl Shared {
             return Ok(HasChanged::No);
         }
         if inner.undo_place.is_recovered {
-            let (touched, undone) = (&inner.touched, inner.undo_place.undone);
-            let any = core.versions.any_logged(touched, undone, space)?;
-            return Ok(if any { HasChanged::Yes } else { HasChanged::No });
+            let is_there = self.recovered_spaces(core, &inner)?.contains(&space);
+            return Ok(HasChanged::from(is_there));
         }
         for entry in core
             .versions
@@ -274,6 +288,26 @@ impl Shared {
             }
         }
         Ok(HasChanged::No)
+    }
+
+    /// The tablespaces in which an earlier run has made its changes. They are read of its undo
+    /// once: it gets no more.
+    pub(crate) fn recovered_spaces(
+        &self,
+        core: &Core,
+        inner: &Inner,
+    ) -> Result<&BTreeSet<SpaceId>> {
+        paranoid!(
+            inner.undo_place.is_recovered,
+            "{:?} is of this run",
+            self.state.id()
+        );
+        if let Some(spaces) = self.recovered_spaces.get() {
+            return Ok(spaces);
+        }
+        let go_on = || core.check_stopping();
+        let spaces = core.versions.spaces_logged(&inner.touched, &go_on)?;
+        Ok(self.recovered_spaces.get_or_init(|| spaces))
     }
 
     /// What a row record says of the transaction, and of the version that it makes.

@@ -191,8 +191,9 @@ impl Database {
         Ok(())
     }
 
-    /// Waits until no prepared transaction has changed rows of a table. To be called before a tree
-    /// is made of the rows that are there: what is prepared has left its other trees as they were,
+    /// Waits until no prepared transaction has changed rows of a table, nor one that a crash has
+    /// left and that is being rolled back. To be called before a tree is made of the rows that are
+    /// there: what is prepared has left its other trees as they were,
     /// and may yet be rolled back, or commit without an entry in the new one.
     /// [`Error::LockTimeout`] after `patience`, or after ten seconds if that is longer while one is
     /// being prepared or ended, whose rows may be of any table; [`Error::Interrupted`] when

@@ -44,7 +44,7 @@ use crate::{Error, Result};
 use inkstone_format::record::UndoList;
 use inkstone_format::{Lsn, SpaceId, VersionAddress};
 use inkstone_io::File;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -620,25 +620,22 @@ impl VersionStore {
         segments.try_for_each(|segment| segment.backward(&self.undo_path, None, &mut |_, _| Ok(())))
     }
 
-    /// Whether any logged version, but for those of the `undone` newest segments, is of a row in a
-    /// tablespace.
-    pub(crate) fn any_logged(
+    /// The tablespaces of all rows of logged versions. `go_on` is called now and then, and may end
+    /// the search.
+    pub(crate) fn spaces_logged(
         &self,
         touched: &TouchedSegments,
-        undone: usize,
-        space: SpaceId,
-    ) -> Result<bool> {
-        let mut any = false;
-        for segment in touched.logged(undone) {
+        go_on: &dyn Fn() -> Result<()>,
+    ) -> Result<BTreeSet<SpaceId>> {
+        let mut spaces = BTreeSet::new();
+        for segment in touched.logged(0) {
+            go_on()?;
             segment.backward(&self.undo_path, None, &mut |_, view| {
-                any |= view.space == space;
+                spaces.insert(view.space);
                 Ok(())
             })?;
-            if any {
-                break;
-            }
         }
-        Ok(any)
+        Ok(spaces)
     }
 }
 
