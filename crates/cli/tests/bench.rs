@@ -306,10 +306,10 @@ fn reads_and_loads_run() {
 #[test]
 fn recovery_reads_what_a_killed_process_wrote() {
     let lines = bench(
-        "recovery --redo-size 4m --rows 2000 --loser-rows 300 --clients 2 --rounds 2 --seconds 0.2 \
-         --case updates,narrow,inserts,wide",
-        "workload case round rows loser_rows clients normal_rate open_ms first_read_ms \
-         first_commit_ms rollback_done_ms peak_memory redo_done_ms rate_after_10_s log_bytes \
+        "recovery --redo-size 4m --rows 2000 --loser-rows 300 --tables 3 --clients 2 --rounds 2 \
+         --seconds 0.2 --case updates,narrow,inserts,wide",
+        "workload case round rows loser_rows tables clients normal_rate open_ms first_read_ms \
+         first_commit_ms peak_memory redo_done_ms rollback_done_ms rate_after_10_s log_bytes \
          seconds mib_per_s scan_s scan_mb_per_s apply_s batches records records_applied \
          pages_applied pages_read pages_left torn_pages_repaired losers rows_undone peak_resident_bytes \
          memory_budget_bytes memory_ratio",

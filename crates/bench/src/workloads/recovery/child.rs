@@ -7,13 +7,13 @@
 //! | `E text` | an error, the process ends |
 
 use super::case::Case;
-use super::{LOSER_TABLE, Recovery};
+use super::{LOSER_TABLE, Recovery, other_table};
 use crate::database::{EngineArguments, open_existing};
 use crate::failure::{Failure, Result};
 use crate::output::{bytes, name_of};
 use crate::progress;
 use clap::Args;
-use inkstone::{Database, Isolation, Options};
+use inkstone::{Database, Durability, Isolation, Options};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ pub struct RecoveryChild {
     rows: u64,
     #[arg(long)]
     loser_rows: u64,
+    #[arg(long)]
+    tables: u64,
     #[arg(long)]
     clients: u64,
     #[command(flatten)]
@@ -64,6 +66,12 @@ fn work(arguments: &RecoveryChild) -> Result<()> {
     let loser_table = db.table(LOSER_TABLE)?;
     for n in 0..arguments.loser_rows {
         loser.insert(&loser_table, &n.to_be_bytes(), &[b'l'; 16])?;
+    }
+    for number in 0..arguments.tables {
+        let table = db.table(&other_table(number))?;
+        let transaction = db.begin(Isolation::ReadCommitted)?;
+        transaction.upsert(&table, b"key", &std::process::id().to_be_bytes())?;
+        transaction.commit_with(Durability::Lazy)?;
     }
     let (ended, done, begin) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
     std::thread::scope(|scope| {
@@ -126,6 +134,7 @@ pub fn run_and_kill(
     command
         .arg("--loser-rows")
         .arg(arguments.loser_rows.to_string());
+    command.arg("--tables").arg(arguments.tables.to_string());
     command.arg("--clients").arg(arguments.clients.to_string());
     for (name, value) in options.show() {
         command.arg("--set").arg(format!("{name}={value}"));

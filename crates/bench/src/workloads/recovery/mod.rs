@@ -35,7 +35,7 @@ made durable and forgotten first, as after every kill: that time counts.
 case says what the child did: updates, of random rows with 120-byte values; narrow, the same with 16-byte values of \
 which 8 change, about 60 bytes of log each with their COMMIT; inserts, of rows of 8 + 16 bytes, 200 a transaction; \
 wide, of rows of 1,793 random bytes, 50 a transaction. With --loser-rows a transaction that has inserted so many \
-rows is open at the kill.
+rows is open at the kill; with --tables so many tables more were there, of which one row each was changed.
 
 All times count from the call: open_ms until transactions can begin (seconds is the same), first_read_ms until a row \
 was read by key, first_commit_ms until a change was committed durably, redo_done_ms until every page is as the log \
@@ -46,7 +46,8 @@ in millions of bytes: how fast the log was read and sorted. pages_left is how ma
 opening. peak_memory is the most that was resident until opening was done.
 
 The log may be sixteen times --redo-size, and the buffer pool holds the table: so no page is written, and no \
-checkpoint takes the work away, before the kill.")]
+checkpoint takes the work away, before the kill. --pool-after-kill opens with a smaller one: the data is larger than \
+memory then.")]
 pub struct Recovery {
     /// What the killed process does
     #[arg(
@@ -65,6 +66,12 @@ pub struct Recovery {
     /// Rows that an unfinished transaction has inserted
     #[arg(long, default_value = "0", value_name = "N", value_parser = parse_size)]
     loser_rows: u64,
+    /// Other tables, of a row each, which the killed process has changed
+    #[arg(long, default_value = "0", value_name = "N", value_parser = parse_size)]
+    tables: u64,
+    /// Buffer pool of the opening; by default the killed process's, which is to hold the table
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    pool_after_kill: Option<u64>,
     /// Clients of the child process
     #[arg(long, default_value_t = 4, value_name = "N")]
     clients: u64,
@@ -82,6 +89,12 @@ pub struct Recovery {
 const TABLE: &str = "t";
 /// The table of the unfinished transaction.
 const LOSER_TABLE: &str = "loser";
+
+/// One of the other tables.
+fn other_table(number: u64) -> String {
+    format!("other{number}")
+}
+
 /// Between looks at what is left of redo.
 const LOOK: Duration = Duration::from_millis(5);
 /// Seconds for which the rate is measured.
@@ -138,14 +151,25 @@ fn one_case(arguments: &Recovery, case: Case, sink: &mut Sink<'_>) -> Result<()>
     bar.finish_and_clear();
     drop(table);
     db.create_table(LOSER_TABLE, &[])?;
+    let bar = progress::bar("making tables", arguments.tables);
+    for number in 0..arguments.tables {
+        db.create_table(&other_table(number), &[])?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
     db.close()?;
     for round in 1..=arguments.rounds {
         let killed = child::run_and_kill(arguments, case, &options, &directory)?;
+        let mut options = options.clone();
+        if let Some(bytes) = arguments.pool_after_kill {
+            options.buffer_pool_size = bytes;
+        }
         let fields = Fields::of("recovery")
             .with("case", name_of(case))
             .with("round", round)
             .with("rows", arguments.rows)
             .with("loser_rows", arguments.loser_rows)
+            .with("tables", arguments.tables)
             .with("clients", arguments.clients)
             .with("normal_rate", rounded(killed.rate, 0));
         sink.take(one(arguments, case, fields, &options, &directory)?);
@@ -176,16 +200,14 @@ fn one(
     transaction.update(&table, &key, &vec![b'x'; case.value_bytes()])?;
     transaction.commit()?;
     let first_commit_ms = milliseconds();
-    // What is left of large transactions is undone behind the opening.
-    db.finish_rollbacks()?;
-    let rollback_done_ms = milliseconds();
     let fields = fields
         .with("open_ms", open_ms)
         .with("first_read_ms", first_read_ms)
         .with("first_commit_ms", first_commit_ms)
-        .with("rollback_done_ms", rollback_done_ms)
         .with("peak_memory", peak);
-    let (rate, redo_done_ms) = std::thread::scope(|scope| {
+    let (rate, redo_done_ms, rollback_done_ms) = std::thread::scope(|scope| {
+        // What is left of large transactions is undone behind the opening.
+        let rollback = scope.spawn(|| db.finish_rollbacks().map(|()| milliseconds()));
         // Pages are redone when they are read, and behind that.
         let redo = scope.spawn(|| {
             while db.redo_left().pages > 0 {
@@ -196,10 +218,13 @@ fn one(
         let rate = rate_later(arguments, case, &db, begin);
         // Nothing can be left then but a page that cannot be redone.
         db.finish_redo()?;
-        Ok::<_, Failure>((rate?, redo.join().unwrap_or(f64::NAN)))
+        let panicked = |_| Failure::Check("what waits for the rollback panicked".to_owned());
+        let rollback_done_ms = rollback.join().map_err(panicked)??;
+        Ok::<_, Failure>((rate?, redo.join().unwrap_or(f64::NAN), rollback_done_ms))
     })?;
     let fields = fields
         .with("redo_done_ms", redo_done_ms)
+        .with("rollback_done_ms", rollback_done_ms)
         .with("rate_after_10_s", rate);
     let fields = describe(fields, &db, open_ms / 1000.0)?;
     let fields = memory::describe(fields, options);
