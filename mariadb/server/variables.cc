@@ -23,7 +23,7 @@ extern void ignore_db_dirs_append(const char *name);
   X(open_files, "open_files", 0, 0, UINT_MAX32, "Files of tables that are open at once at most (0: half of the files that the server may have open)")\
   X(force_recovery, "force_recovery", 0, 0, 6, "For a database that does not open; it can be read only. 1, 2: damaged pages are left out; 3, 4: nothing is rolled back; 5: what was not committed counts as committed. 6 is refused")\
   X(recovery_threads, "recovery_threads", 0, 0, 256, "Threads that read and apply the log during recovery (0: one for each core)")\
-  X(recovery_memory, "recovery_memory", 0, 0, ULONGLONG_MAX, "Bytes of changes that recovery gathers before it applies them (0: half of the buffer pool)")
+  X(recovery_memory, "recovery_memory", 0, 0, ULONGLONG_MAX, "Bytes of changes that recovery gathers in memory; more go to a temporary file (0: half of the buffer pool)")
 
 #define STARTUP_SWITCHES(X)                                                                           \
   X(buffer_pool_dump_at_shutdown, "buffer_pool_dump_at_shutdown", true, "Note the resident pages at shutdown and load them at the next start")\

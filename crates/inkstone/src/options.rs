@@ -265,7 +265,7 @@ options! {
     force_recovery: u64 = 0, "For a database that does not open, which is read_only then: 1 damaged pages are left out; 2 the same; 3 and 4 what was not committed is not rolled back, and stays invisible; 5 it counts as committed. 0: off";
     recovery_threads: u64 = 0, "Threads that read and apply the log during recovery (0: one for each core)";
     redo_before_open: bool = false, "Opening waits until recovery has changed all pages; otherwise a page is changed when it is first read, and the others in the background";
-    recovery_memory: u64 = 0, "Bytes of changes that recovery gathers from the log before it applies them (0: half of the buffer pool, at least 16m)";
+    recovery_memory: u64 = 0, "Bytes of changes that recovery gathers from the log in memory; more go to a temporary file (0: half of the buffer pool, at least 16m)";
 }
 
 fn invalid(name: &str, value: &str, reason: &str) -> Error {

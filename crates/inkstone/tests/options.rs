@@ -479,7 +479,8 @@ fn recovery_in_parts_and_threads() {
         .unwrap();
         let redo = &db.open_report().recovered.as_ref().unwrap().redo;
         assert!(redo.bytes_scanned > 1 << 20);
-        assert_eq!(redo.batches > 1, memory == 1 << 20, "{redo:?}");
+        let has_no_room = redo.batches > 1 || redo.bytes_spilled > 0;
+        assert_eq!(has_no_room, memory == 1 << 20, "{redo:?}");
         let table = db.table("t").unwrap();
         assert_eq!(rows(&db, &table).unwrap(), expected);
         db.verify_table(&table).unwrap();

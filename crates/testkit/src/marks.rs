@@ -76,6 +76,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "recovery's memory held only a part of the changes",
     ),
     (
+        "changes to redo in a file",
+        "recovery's memory had no room for changes, which went to a file and came back",
+    ),
+    (
         "reads while pages waited",
         "a database was read before all pages were redone, and the reader redid some",
     ),

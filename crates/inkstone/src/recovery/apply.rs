@@ -153,6 +153,13 @@ impl Tally {
     }
 }
 
+/// Room that a thread uses for one page after the other.
+#[derive(Default)]
+struct Scratch {
+    changes: Vec<u8>,
+    page: Vec<u8>,
+}
+
 /// See the module.
 pub(super) struct Applier {
     pool: Arc<BufferPool>,
@@ -206,6 +213,7 @@ impl Applier {
         let (tally, error) = work.outcome.into_inner();
         let taken = work.next.into_inner();
         let left = work.batch.pages.len().saturating_sub(taken);
+        work.batch.end();
         paranoid!(
             error.is_some() || left == 0,
             "{left} pages of a batch were left out"
@@ -226,7 +234,7 @@ impl Applier {
         let resident = |page: &PageChanges| self.pool.is_resident(page.page);
         let pages = std::mem::take(&mut batch.pages);
         let (resident, others): (Vec<_>, Vec<_>) = pages.into_iter().partition(resident);
-        let (mut tally, mut scratch) = (Tally::default(), Vec::new());
+        let (mut tally, mut scratch) = (Tally::default(), Scratch::default());
         for page in resident {
             self.apply(batch, page, &mut tally, &mut scratch)?;
         }
@@ -246,7 +254,7 @@ impl Applier {
     }
 
     fn take_part(&self, work: &Work, tick: &dyn Fn(u64)) {
-        let (mut tally, mut scratch) = (Tally::default(), Vec::new());
+        let (mut tally, mut scratch) = (Tally::default(), Scratch::default());
         let mut error = None;
         while error.is_none() && !work.stop.load(Ordering::Relaxed) {
             let next = work.next.fetch_add(1, Ordering::Relaxed);
@@ -270,15 +278,13 @@ impl Applier {
         batch: &PageBatch,
         page: PageChanges,
         tally: &mut Tally,
-        scratch: &mut Vec<u8>,
+        scratch: &mut Scratch,
     ) -> Result<()> {
-        let (id, changes) = (page.page, batch.changes(page));
-        let Some(first) = changes.clone().next() else {
-            return Ok(());
-        };
+        let (id, first) = (page.page, page.span());
+        let changes = batch.changes(page, &mut scratch.changes)?;
         // The disk lacks what was passed over while the page was set aside.
         let mut since = None;
-        let page = if first.initialises_page() {
+        let page = if first.initialises {
             since = self.set_aside.lock().remove(&id).map(|(_, start)| start);
             self.create(id)
         } else {
@@ -287,7 +293,7 @@ impl Applier {
         let Some(mut page) = page? else {
             return Ok(());
         };
-        let applied = match apply_changes(&mut page, id, changes, scratch) {
+        let applied = match apply_changes(&mut page, id, changes, &mut scratch.page) {
             Ok(Some(applied)) => applied,
             Ok(None) => return Ok(()),
             Err(corrupt) => {

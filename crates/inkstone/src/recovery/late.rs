@@ -1,4 +1,4 @@
-//! What redo leaves to the readers of pages: the index of the log's last batch.
+//! What redo leaves to the readers of pages: the index of the log, or of its last batch.
 //!
 //! # Promises
 //!
@@ -78,7 +78,7 @@ impl RedoLeft {
         let mut order = Vec::with_capacity(batch.pages.len());
         let mut bytes = 0;
         for page in &batch.pages {
-            order.push((batch.span(*page).start, page.page));
+            order.push((page.span().start, page.page));
             bytes += page.bytes;
         }
         order.sort_unstable();
@@ -230,7 +230,10 @@ impl RedoLeft {
         );
         if left.pages.is_empty() {
             // Its memory is given back.
-            *left = Left::default();
+            let batch = std::mem::take(left).batch;
+            if let Some(batch) = Arc::into_inner(batch) {
+                batch.end();
+            }
         }
     }
 }
@@ -246,8 +249,7 @@ impl LateRedo for RedoLeft {
             return None;
         }
         let left = self.left.lock();
-        let changes = *left.pages.get(&id)?;
-        Some(left.batch.span(changes))
+        left.pages.get(&id).map(PageChanges::span)
     }
 
     fn redo(&self, id: PageId, page: &mut [u8]) -> Result<Option<Redone>> {
@@ -258,8 +260,9 @@ impl LateRedo for RedoLeft {
         let batch = left.batch.clone();
         drop(left);
         check_not_later(&*self.files, id, page, self.end)?;
-        let mut scratch = Vec::new();
-        let applied = apply_changes(page, id, batch.changes(changes), &mut scratch)
+        let (mut scratch, mut room) = (Vec::new(), Vec::new());
+        let due = batch.changes(changes, &mut room)?;
+        let applied = apply_changes(page, id, due, &mut scratch)
             .map_err(|corrupt| Error::corrupt_page(&self.files.path(id.space), id, corrupt))?;
         paranoid!(
             applied.is_none_or(|applied| applied.end <= self.end),

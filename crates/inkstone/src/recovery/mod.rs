@@ -27,7 +27,8 @@
 //!
 //! *Scan start*: where the log is read from. *Tail*: the log from the checkpoint on, whose changes
 //! are applied; before it only transactions and files matter. *Batch*: the changes that are
-//! gathered until memory is used up (`index_bytes_max`), applied together. *Loser*: a transaction
+//! gathered, in memory and in a file, until memory is used up (`index_bytes_max`), applied
+//! together. *Loser*: a transaction
 //! without an end in the log; *prepared*: one that waits for its coordinator's decision.
 //!
 //! # How the log is scanned
@@ -70,6 +71,7 @@ mod pipeline;
 mod progress;
 mod scan;
 mod spaces;
+mod spill;
 #[cfg(test)]
 mod tests;
 pub(crate) mod undo;
@@ -81,10 +83,12 @@ pub use log_source::LogSource;
 pub use losers::{MovedUndo, OpenTransaction};
 pub use progress::{Phase, Progress, RecoveryReport};
 pub use spaces::TablespaceFiles;
+pub(crate) use spill::remove_spill;
 
 use crate::Result;
 use crate::buffer::BufferPool;
 use inkstone_format::{Lsn, SpaceId, TrxId};
+use inkstone_io::Directory;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -136,6 +140,8 @@ pub struct RedoInputs<'a> {
     pub checkpoint: Lsn,
     /// How much it may use.
     pub options: RedoOptions,
+    /// Where a temporary file may be made for what memory has no room for; `None`: nowhere.
+    pub spill: Option<Arc<dyn Directory>>,
     /// Told from time to time (at most about ten times a second) how far redo is.
     pub progress: &'a dyn Fn(Progress),
 }
@@ -170,8 +176,8 @@ pub struct RedoOutcome {
 pub enum When {
     /// All of them at once.
     Now,
-    /// Those of the last batch when they are read: its changes stay in memory until then. Nothing
-    /// but redo has read pages so far.
+    /// When they are read. The changes stay in memory until then, or in a file; where that would
+    /// not do, only those of the last batch. Nothing but redo has read pages so far.
     Read,
 }
 
@@ -203,6 +209,7 @@ impl Gathered<'_> {
                 Some(end) if when == When::Read && !self.scan.needs_all() => {
                     break (end, Some(self.scan.leave_gathered(end)?));
                 }
+                None if when == When::Read && !self.scan.needs_all() && self.scan.spill() => {}
                 _ => self.scan.apply_gathered()?,
             }
             if let Some(end) = self.log_end {

@@ -87,6 +87,9 @@ pub struct RecoveryReport {
     pub pages_left: u64,
     /// Bytes of changes of those.
     pub bytes_left: u64,
+    /// Bytes of changes that went to a temporary file, as memory (`recovery_memory`) had no room
+    /// for them.
+    pub bytes_spilled: u64,
     /// Torn pages that were repaired from the doublewrite file. Filled in by the caller.
     pub torn_pages_repaired: u64,
     /// Transactions to be rolled back.

@@ -14,6 +14,7 @@ use crate::sync::Instant;
 use crate::{Error, Result, invariant};
 use inkstone_format::record::{DecodeError, Record, SkimError, Skimmed, Skimmer, decode_one};
 use inkstone_format::{Lsn, PageId, SpaceId};
+use inkstone_io::Directory;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,8 @@ const LATE_KEPT: usize = 1 << 20;
 pub(super) struct Scan<'a> {
     checkpoint: Lsn,
     index_bytes_max: usize,
+    /// Where a file may be made for what memory has no room for.
+    spill: Option<Arc<dyn Directory>>,
     /// End of the last frame that was noted.
     read_to: Lsn,
     pipeline: Arc<Pipeline>,
@@ -56,6 +59,7 @@ impl<'a> Scan<'a> {
             bytes_total: log.bytes_total(),
             checkpoint: inputs.checkpoint,
             index_bytes_max: memory - memory / 8,
+            spill: inputs.spill,
             read_to: log.position(),
             pipeline: Arc::new(pipeline),
             begun: None,
@@ -294,6 +298,21 @@ impl<'a> Scan<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Makes room in memory for more of the log; false if what was gathered must be applied: it
+    /// takes too much memory all the same, or no file can be written (a full disk).
+    pub fn spill(&mut self) -> bool {
+        let Some(directory) = &self.spill else {
+            return false;
+        };
+        match self.index.spill(directory, self.index_bytes_max) {
+            Ok(Some(bytes)) => {
+                self.report.bytes_spilled += bytes;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Applies what was read since the last call.

@@ -86,6 +86,8 @@ impl Run {
             recovered.redo.frames_without_context,
         );
         marks.add("more than one batch", u64::from(recovered.redo.batches > 1));
+        let spilled = u64::from(recovered.redo.bytes_spilled > 0);
+        marks.add("changes to redo in a file", spilled);
     }
 
     /// There is a tablespace file for each table and for the catalog, and no other.

@@ -31,6 +31,7 @@ impl Settled {
         self.report.doublewrite_renewed = lost.clone().filter(|_| is_wanted);
         self.report.copies_lost = lost;
         self.report.set_aside.extend(aside);
+        recovery::remove_spill(directory)?;
         let mut log = LogSource::open(self.log)?;
         let control = &self.ownership.new;
         let foundation = Foundation::new(self.site, self.files, control)?;
@@ -40,6 +41,7 @@ impl Settled {
             files: foundation.files.clone(),
             checkpoint: control.checkpoint_lsn,
             options: foundation.site.options.redo,
+            spill: Some(foundation.site.directory.clone()),
             progress,
         };
         let gathered = recovery::gather(&mut log, inputs);

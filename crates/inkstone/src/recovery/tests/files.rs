@@ -388,6 +388,7 @@ fn progress_is_told_now_and_then() {
             threads: 2,
             index_bytes_max: 1 << 20,
         },
+        spill: None,
         progress: &progress,
     };
     redo(&mut Slow(log.from(START)), inputs).unwrap();

@@ -244,6 +244,7 @@ fn a_database_is_whole_after_power_loss() {
                     threads: 2,
                     index_bytes_max: 4000,
                 },
+                spill: None,
                 progress: &|_| {},
             };
             let outcome = redo(&mut log, inputs);
@@ -290,6 +291,7 @@ fn places_in_the_log_are_files_and_offsets() {
             threads: 1,
             index_bytes_max: 1 << 20,
         },
+        spill: None,
         progress: &|_| {},
     };
     let error = redo(&mut log, inputs).unwrap_err();

@@ -14,6 +14,7 @@ use inkstone_format::header::{check_page, init_page, set_page_lsn, stamp_checksu
 use inkstone_format::record::Record;
 use inkstone_format::tree_page::TreePageInit;
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId, TreeId};
+use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -315,6 +316,7 @@ fn run_when(
             threads: how.threads,
             index_bytes_max: how.budget,
         },
+        spill: (when == When::Read).then(|| SimVfs::new(1).directory("db")),
         progress: &progress,
     };
     gather(source, inputs)?.redo(source, when)
