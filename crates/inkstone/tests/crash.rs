@@ -270,6 +270,8 @@ fn recovers_a_dropped_table() -> u64 {
     drop((table, dropped, db));
     let options = Options {
         recovery_memory: 1 << 12,
+        // In batches: nothing goes to a file then.
+        redo_before_open: true,
         ..options()
     };
     let db = open_with(&vfs, options);

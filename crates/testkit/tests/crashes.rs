@@ -25,6 +25,7 @@ fn nothing_acknowledged_is_lost_in_a_crash() {
         "commits lost legally",
         "splits partly on disk",
         "more than one batch",
+        "changes to redo in a file",
         "buffer_evictions",
         "page_merges",
         "rows_purged",
