@@ -42,7 +42,7 @@ struct Copying {
     said: String,
 }
 
-/// Kills a server under such statements so many times; `flush` of them are the settings of
+/// Kills a server under such statements so many times, with each setting of
 /// `inkstone_flush_log_at_trx_commit` in turn. How many statements were done.
 pub fn check(server: &mut Server, seed: u64, kills: u64) -> Result<u64> {
     let mut clients: Vec<Copying> = (0..CLIENTS)
