@@ -140,6 +140,9 @@ pub fn cell_len(suffix_len: usize, value_len: usize, versioned: bool) -> usize {
         + value_len
 }
 
+/// Bytes of a suffix that its [`head`] holds.
+pub const HEAD_LEN: usize = 4;
+
 /// The first four bytes of a suffix as a number that compares as they do.
 #[inline]
 pub fn head(suffix: &[u8]) -> u32 {

@@ -35,7 +35,7 @@ mod change;
 #[cfg(test)]
 mod tests;
 
-pub use cell::{Cell, cell_len, head};
+pub use cell::{Cell, HEAD_LEN, cell_len, head};
 pub use change::TreePageMut;
 
 use crate::codec::{common_prefix, compare, starts_with};

@@ -212,6 +212,7 @@ impl Tree {
     }
 
     /// Whether a page is a leaf of this tree, and the target's.
+    #[inline]
     fn is_leaf_of(&self, bytes: &[u8], target: Target<'_>) -> bool {
         let page = TreePage(bytes);
         bytes[PAGE_TYPE_AT] == PageType::Leaf as u8

@@ -8,7 +8,7 @@
 //! value that was checked is the value that is used.
 
 use inkstone_format::PageNo;
-use inkstone_format::tree_page::{COUNT_AT, PREFIX_LEN_AT, SLOT_LEN, SLOTS_AT, head};
+use inkstone_format::tree_page::{COUNT_AT, HEAD_LEN, PREFIX_LEN_AT, SLOT_LEN, SLOTS_AT, head};
 use std::cmp::Ordering;
 
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ impl RacyPage {
             return None;
         }
         // SAFETY: within the page, which `new`'s caller keeps mapped; packed, so any alignment
-        // will do; every bit pattern is a valid integer (T is u8, u16 or u32 here).
+        // will do; every bit pattern is valid (T is an integer or an array of bytes here).
         Some(unsafe { self.start.add(at).cast::<Unaligned<T>>().read_volatile() }.0)
     }
 
@@ -74,8 +74,18 @@ impl RacyPage {
     }
 
     /// Offset and length of a slot's key suffix.
+    #[inline]
     fn suffix(self, slot: usize) -> Option<(usize, usize)> {
-        let mut at = self.u16(SLOTS_AT + slot * SLOT_LEN)? + 1;
+        let at = self.u16(SLOTS_AT + slot * SLOT_LEN)? + 1;
+        let [length, value_length] = self.load::<[u8; 2]>(at)?;
+        if length | value_length < 0x80 {
+            return Some((at + 2, usize::from(length)));
+        }
+        self.long_suffix(at)
+    }
+
+    #[cold]
+    fn long_suffix(self, mut at: usize) -> Option<(usize, usize)> {
         let length = self.varint(&mut at)?;
         self.varint(&mut at)?;
         Some((at, length))
@@ -94,10 +104,23 @@ impl RacyPage {
         None
     }
 
+    /// Compares the key suffix of a slot with the one wanted, the heads of which are equal.
     fn compare_suffix(self, slot: usize, wanted: &[u8]) -> Option<Ordering> {
         let (at, length) = self.suffix(slot)?;
-        for (n, &byte) in wanted.iter().enumerate().take(length) {
-            let ordering = self.load::<u8>(at + n)?.cmp(&byte);
+        let common = length.min(wanted.len());
+        let mut n = 0;
+        while let Some(word) = wanted[n..common].first_chunk() {
+            let found = u64::from_be(self.load::<u64>(at + n)?);
+            let ordering = found.cmp(&u64::from_be_bytes(*word));
+            if ordering.is_ne() {
+                return Some(ordering);
+            }
+            n += word.len();
+        }
+        let rest = wanted.get(n.max(HEAD_LEN)..common).unwrap_or(&[]);
+        let at = at + common - rest.len();
+        for (n, byte) in rest.iter().enumerate() {
+            let ordering = self.load::<u8>(at + n)?.cmp(byte);
             if ordering.is_ne() {
                 return Some(ordering);
             }
@@ -157,5 +180,68 @@ impl RacyPage {
             }
         }
         Some((from, false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page with two cells: of the low fence, and of a key suffix.
+    fn page_with(suffix: &[u8]) -> Vec<u8> {
+        let mut page = vec![0; 512];
+        page[COUNT_AT..COUNT_AT + 2].copy_from_slice(&2_u16.to_le_bytes());
+        let slot = SLOTS_AT + SLOT_LEN;
+        page[slot..slot + 2].copy_from_slice(&200_u16.to_le_bytes());
+        page[slot + 2..slot + 6].copy_from_slice(&head(suffix).to_le_bytes());
+        page[201] = suffix.len() as u8 & 0x7f | if suffix.len() > 0x7f { 0x80 } else { 0 };
+        let mut at = 202;
+        if suffix.len() > 0x7f {
+            page[at] = (suffix.len() >> 7) as u8;
+            at += 1;
+        }
+        page[at] = 4;
+        page[at + 1..at + 1 + suffix.len()].copy_from_slice(suffix);
+        page
+    }
+
+    #[test]
+    fn suffixes_compare_as_their_bytes_do_whatever_their_lengths() {
+        let lengths = [0, 1, 3, 4, 5, 7, 8, 9, 11, 12, 16, 17, 130];
+        let key_of = |length: usize, differs_at: usize, by: u8| -> Vec<u8> {
+            let mut key = vec![7; length];
+            if let Some(byte) = key.get_mut(differs_at) {
+                *byte = by;
+            }
+            key
+        };
+        for found in lengths {
+            let suffix = key_of(found, usize::MAX, 0);
+            let bytes = page_with(&suffix);
+            // SAFETY: the bytes outlive the value.
+            let page = unsafe { RacyPage::new(bytes.as_ptr(), bytes.len()) };
+            for wanted in lengths {
+                for (at, by) in [
+                    (usize::MAX, 0),
+                    (0, 6),
+                    (3, 8),
+                    (5, 6),
+                    (8, 8),
+                    (wanted.max(1) - 1, 6),
+                ] {
+                    let wanted = key_of(wanted, at, by);
+                    let expected = match suffix.cmp(&wanted) {
+                        Ordering::Less => (2, false),
+                        Ordering::Greater => (1, false),
+                        Ordering::Equal => (1, true),
+                    };
+                    assert_eq!(
+                        page.search(&wanted, 2),
+                        Some(expected),
+                        "{suffix:?} {wanted:?}"
+                    );
+                }
+            }
+        }
     }
 }

@@ -26,7 +26,8 @@ use crate::Result;
 use crate::counters::Counter;
 use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
-use inkstone_format::{Lsn, PageId, SpaceId, header};
+use inkstone_format::header::{self, PAGE_HEADER_LEN};
+use inkstone_format::{Lsn, PageId, SpaceId};
 use std::ops::Range;
 
 /// What is left of redo.
@@ -162,6 +163,7 @@ impl Inner {
             header::page_lsn(page)
         );
         // As if all of it had been made: the page has what the log has, and nothing in it.
+        page[PAGE_HEADER_LEN..].fill(0);
         header::set_page_lsn(page, left.end);
         let frame: &Frame = self.arena.frame(index);
         self.dirty.note_change(frame, index, left.start);

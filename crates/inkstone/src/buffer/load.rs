@@ -15,7 +15,8 @@ use super::refused::Patience;
 use crate::counters::{Counter, Timed, thread_stripe};
 use crate::paranoid::paranoid;
 use crate::{Error, Result};
-use inkstone_format::{PageId, header};
+use inkstone_format::PageId;
+use inkstone_format::header::{self, PAGE_HEADER_LEN};
 use std::sync::Arc;
 
 /// Frames that a caller looks at before it gives up evicting one by itself.
@@ -166,6 +167,7 @@ impl Inner {
     }
 
     /// Latches the frame if it still holds the page.
+    #[inline]
     fn latch_at(&self, index: u32, id: PageId, want: Want) -> bool {
         let frame = self.arena.frame(index);
         if !want.latch(frame, || frame.holds(id)) {
@@ -476,7 +478,8 @@ impl Inner {
             frame.latch.lock_exclusive(|| true);
             // SAFETY: the frame is reserved and not in the table: we own it.
             let bytes = unsafe { self.arena.bytes_mut(index) };
-            header::init_page(bytes, id, header::PageType::Free);
+            // Its creator writes the rest.
+            header::init_page(&mut bytes[..PAGE_HEADER_LEN], id, header::PageType::Free);
             let mut shard = self.table.shard(&self.arena, id);
             if shard.find(id).is_none() {
                 shard.supersede_load(id);

@@ -199,6 +199,10 @@ pub(super) struct UndoSpace {
 }
 
 impl UndoSpace {
+    fn is_empty(&self) -> bool {
+        self.ahead.is_empty() && self.lists.is_empty() && self.named.is_none()
+    }
+
     /// Space for a segment of so many bytes, if there is any.
     pub fn take_ahead(&mut self, bytes: u64) -> Option<Extent> {
         let fitting = self.ahead.iter().position(|e| e.length >= bytes)?;
@@ -337,6 +341,9 @@ impl VersionStore {
 
     /// The transaction has ended, as the log says up to `end`.
     pub(crate) fn give_up_space(&self, touched: &mut TouchedSegments, end: Lsn) {
+        if touched.undo_space.is_empty() {
+            return;
+        }
         let space = std::mem::take(&mut touched.undo_space);
         if !space.ahead.is_empty() {
             let mut file = self.undo.lock();
