@@ -12,6 +12,7 @@ use crate::sink::Fields;
 use clap::{Args, ValueEnum};
 use inkstone::{Durability, Isolation, LockMode, Options, Wait};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Arguments of `bench locks`.
 #[derive(Args, Clone, Debug)]
@@ -24,7 +25,9 @@ unless --flush-log-at-trx-commit says otherwise: what is measured is the waiting
 add up.
 
 cpu_us_per_commit is what the processors spent on the process. max_over_fair is the longest transaction over what \
-each takes when clients are served in turns, clients / commits_per_s.")]
+each takes when clients are served in turns, clients / commits_per_s. max_turns (hot_row) is the same in commits: how \
+many others were made during one transaction, at most, over the number of clients; while the machine does something \
+else there are none, so it tells of the lock's queue alone.")]
 pub struct Locks {
     /// The cases
     #[arg(
@@ -102,6 +105,7 @@ pub fn run(arguments: &Locks, output: &Output) -> Result<()> {
         "p999_us",
         "max_us",
         "max_over_fair",
+        "max_turns",
         "lock_waits_per_commit",
         "deadlocks",
     ];
@@ -141,12 +145,14 @@ fn hot_row(arguments: &Locks, directory: &Path, client_count: u64) -> Result<Fie
     setup.insert(&table, &key, &0_u64.to_be_bytes())?;
     setup.commit()?;
     let before = Counts::of(&db);
+    let (commits, most_passed) = (AtomicU64::new(0), AtomicU64::new(0));
     let run = clients::run(
         client_count,
         arguments.seconds,
         format!("locks: one row, {client_count} clients"),
         |_| Ok(()),
         |()| {
+            let begun = commits.load(Ordering::Relaxed);
             let transaction = db.begin(Isolation::ReadCommitted)?;
             let wait = Wait::Timeout;
             let row = transaction.get_locking(&table, &key, LockMode::Exclusive, wait)?;
@@ -154,6 +160,8 @@ fn hot_row(arguments: &Locks, directory: &Path, client_count: u64) -> Result<Fie
             let count = count.map_or(0, u64::from_be_bytes);
             transaction.update(&table, &key, &(count + 1).to_be_bytes())?;
             transaction.commit()?;
+            let passed = commits.fetch_add(1, Ordering::Relaxed) - begun;
+            most_passed.fetch_max(passed, Ordering::Relaxed);
             Ok(1)
         },
     )?;
@@ -168,7 +176,9 @@ fn hot_row(arguments: &Locks, directory: &Path, client_count: u64) -> Result<Fie
     drop(transaction);
     drop(table);
     db.close()?;
-    Ok(describe("hot_row", 0, client_count, &run, &counts))
+    let turns = most_passed.into_inner() as f64 / client_count as f64;
+    let fields = describe("hot_row", 0, client_count, &run, &counts);
+    Ok(fields.with("max_turns", rounded(turns, 2)))
 }
 
 fn describe(
