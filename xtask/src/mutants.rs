@@ -2,8 +2,11 @@
 
 use inkstone::internals::mutants::{self, Description, Machine};
 use inkstone_testkit::build::{Result, SIMULATED};
+use std::collections::BTreeSet;
 use std::io::Read;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Switches every deliberate bug of the engine on, one after the other, each in a process of its
@@ -21,6 +24,9 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 }
+
+/// Machines that run at the same time: each has one thread that works, of a machine with two cores.
+const AT_ONCE: usize = 2;
 
 /// What `--sessions` says of a statement that ends otherwise than InnoDB's.
 const DIFFERS: &str = "DIFFERS: ";
@@ -53,19 +59,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             .filter(|mutant| is_of_mariadb(mutant.machine) == arguments.mariadb)
             .collect(),
     };
-    let mut rows = Vec::new();
-    for mutant in chosen {
-        let limit = Duration::from_secs(mutant.seconds_max);
-        let mut line = line_of(mutant.machine, None);
-        line.extend(["--mutant".to_owned(), mutant.name.to_owned()]);
-        let outcome = outcome(mutant.machine, &line, limit)?;
-        let row = Row { mutant, outcome };
-        if !arguments.json {
-            println!("{}", text_of(&row));
-        }
-        rows.push(row);
-    }
-    let false_catches = without_mutants(&rows)?;
+    let at_once = if arguments.mariadb { 1 } else { AT_ONCE };
+    let rows = run_all(&chosen, at_once, arguments.json)?;
+    let false_catches = without_mutants(&rows, at_once)?;
     let survivors = rows.iter().filter(|row| !row.outcome.caught).count();
     if arguments.json {
         println!("{}", json_of(&rows, &false_catches));
@@ -88,26 +84,73 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     )))
 }
 
+/// Runs the machines of these mutants: one row for each, in their order.
+fn run_all(chosen: &[&'static Description], at_once: usize, is_quiet: bool) -> Result<Vec<Row>> {
+    let machines: BTreeSet<_> = chosen.iter().map(|mutant| mutant.machine).collect();
+    for machine in machines {
+        // Built before the time counts.
+        program_of(machine)?;
+    }
+    side_by_side(chosen, at_once, |&mutant| {
+        let limit = Duration::from_secs(mutant.seconds_max);
+        let mut line = line_of(mutant.machine, None);
+        line.extend(["--mutant".to_owned(), mutant.name.to_owned()]);
+        let outcome = outcome(mutant.machine, &line, limit)?;
+        let row = Row { mutant, outcome };
+        if !is_quiet {
+            println!("{}", text_of(&row));
+        }
+        Ok(row)
+    })
+}
+
+/// What `work` makes of each, in their order; so many at the same time.
+fn side_by_side<I: Sync, O: Send>(
+    items: &[I],
+    at_once: usize,
+    work: impl Fn(&I) -> Result<O> + Sync,
+) -> Result<Vec<O>> {
+    let next = AtomicUsize::new(0);
+    let some = || {
+        let numbers = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
+        let taken = numbers.map_while(|number| Some((number, items.get(number)?)));
+        taken
+            .map(|(number, item)| Ok((number, work(item)?)))
+            .collect::<Result<Vec<_>>>()
+    };
+    let mut done = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(some)).collect();
+        let mut done = Vec::with_capacity(items.len());
+        for worker in workers {
+            let part = worker.join().map_err(|_| "a thread has panicked")?;
+            done.extend(part?);
+        }
+        Ok::<_, String>(done)
+    })?;
+    done.sort_by_key(|&(number, _)| number);
+    Ok(done.into_iter().map(|(_, made)| made).collect())
+}
+
 fn is_of_mariadb(machine: Machine) -> bool {
     matches!(machine, Machine::Replica(_) | Machine::Sessions(_))
 }
 
 /// The runs that caught mutants, once more without any: what they say then is no mutant's doing.
-fn without_mutants(rows: &[Row]) -> Result<Vec<String>> {
-    let mut false_catches = Vec::new();
-    let mut machines: Vec<_> = rows.iter().map(|row| row.mutant.machine).collect();
-    machines.sort();
-    machines.dedup();
-    for machine in machines {
+fn without_mutants(rows: &[Row], at_once: usize) -> Result<Vec<String>> {
+    let machines: BTreeSet<_> = rows.iter().map(|row| row.mutant.machine).collect();
+    let machines: Vec<_> = machines.into_iter().collect();
+    let outcomes = side_by_side(&machines, at_once, |&machine| {
         let of_machine = rows.iter().filter(|row| row.mutant.machine == machine);
         let runs = of_machine.filter_map(|row| row.outcome.runs).max();
         let line = line_of(machine, Some(runs.unwrap_or(1)));
-        let outcome = outcome(machine, &line, Duration::from_secs(600))?;
-        if outcome.caught {
-            false_catches.push(format!("{}: {}", machine.program(), outcome.said));
-        }
-    }
-    Ok(false_catches)
+        outcome(machine, &line, Duration::from_secs(600))
+    })?;
+    let found = machines.iter().zip(outcomes);
+    let false_catches = found.filter(|(_, outcome)| outcome.caught);
+    let text = |(machine, outcome): (&Machine, Outcome)| {
+        format!("{}: {}", machine.program(), outcome.said)
+    };
+    Ok(false_catches.map(text).collect())
 }
 
 /// The arguments of a machine; `runs`: as many as that, or until something is found.
@@ -131,14 +174,19 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
+/// The program of a machine, built.
+fn program_of(machine: Machine) -> Result<PathBuf> {
+    match machine {
+        Machine::Replica(_) | Machine::Sessions(_) => {
+            std::env::current_exe().map_err(|error| error.to_string())
+        }
+        _ => SIMULATED.build("inkstone-testkit", machine.program()),
+    }
+}
+
 /// Runs a machine to its end, or for so long.
 fn outcome(machine: Machine, line: &[String], limit: Duration) -> Result<Outcome> {
-    let program = match machine {
-        Machine::Replica(_) | Machine::Sessions(_) => {
-            std::env::current_exe().map_err(|error| error.to_string())?
-        }
-        _ => SIMULATED.build("inkstone-testkit", machine.program())?,
-    };
+    let program = program_of(machine)?;
     let begin = Instant::now();
     let mut child = Command::new(&program)
         .args(line)

@@ -131,6 +131,8 @@ mutants! {
         "the scan takes a transaction that begins in a piece of the log for one that ends there";
     PreparedForgotten, "prepared-forgotten", Sim, 60,
         "recovery takes a prepared transaction for an unfinished one";
+    SpilledChangesForgotten, "spilled-changes-forgotten", Sim, 60,
+        "of a page's changes that recovery has put into a file, those that were put there first are not redone";
     MovedRowsForgotten, "moved-rows-forgotten", Sim, 120,
         "a row keeps its old version address when its transaction's undo moves";
     UndoSavedUnsynced, "undo-saved-unsynced", Sim, 120,

@@ -52,16 +52,7 @@ fn control(vfs: &SimVfs) -> Control {
 /// undo.
 fn ends_of_move(vfs: &SimVfs) -> (Vec<Lsn>, Lsn) {
     let control = control(vfs);
-    let mut source = LogSource::open(ReadParams {
-        directory: vfs.directory("db/log"),
-        uuid: control.uuid,
-        segment_bytes: control.log_segment_bytes,
-        from: control.scan_start_lsn,
-        epoch: control.scan_start_epoch,
-        newest_epoch: control.epoch,
-        must_reach: control.known_durable_lsn,
-    })
-    .unwrap();
+    let mut source = LogSource::open(ReadParams::of(&control, vfs.directory("db/log"))).unwrap();
     let mut decoder = Decoder::default();
     let mut ends = Vec::new();
     while let Some(frame) = source.next().unwrap() {

@@ -137,16 +137,12 @@ fn control(disk: &SimVfs) -> Control {
 /// Where the frames that recovery would read end.
 fn frames(disk: &SimVfs) -> Vec<Lsn> {
     let control = control(disk);
+    let log = (disk.crash(1))
+        .open_directory(&sim_dir().join("log"), Create::Never)
+        .unwrap();
     let mut log = LogReader::open(ReadParams {
-        directory: (disk.crash(1))
-            .open_directory(&sim_dir().join("log"), Create::Never)
-            .unwrap(),
-        uuid: control.uuid,
-        segment_bytes: control.log_segment_bytes,
-        from: control.scan_start_lsn,
-        epoch: control.scan_start_epoch,
-        newest_epoch: control.epoch,
         must_reach: Lsn(0),
+        ..ReadParams::of(&control, log)
     })
     .unwrap();
     let mut ends = Vec::new();

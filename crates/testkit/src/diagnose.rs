@@ -52,15 +52,8 @@ fn log(
     page: Option<PageId>,
     text: &mut String,
 ) {
-    let source = LogSource::open(ReadParams {
-        directory: vfs.directory(directory.join("log")),
-        uuid: control.uuid,
-        segment_bytes: control.log_segment_bytes,
-        from: control.scan_start_lsn,
-        epoch: control.scan_start_epoch,
-        newest_epoch: control.epoch,
-        must_reach: control.known_durable_lsn,
-    });
+    let log = vfs.directory(directory.join("log"));
+    let source = LogSource::open(ReadParams::of(control, log));
     let Ok(mut source) = source else { return };
     let mut decoder = Decoder::default();
     loop {

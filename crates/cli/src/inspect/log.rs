@@ -93,13 +93,9 @@ fn params(directory: &Directory, from: Lsn, epoch: u64) -> Result<ReadParams> {
     let log = directory.handle.subdirectory("log", Create::Never);
     let log = log.map_err(|e| Failure::io("open", &directory.path.join("log"), e))?;
     Ok(ReadParams {
-        directory: log,
-        uuid: control.uuid,
-        segment_bytes: control.log_segment_bytes,
         from,
         epoch,
-        newest_epoch: control.epoch,
-        must_reach: control.known_durable_lsn,
+        ..ReadParams::of(control, log)
     })
 }
 

@@ -36,6 +36,7 @@
 use super::ahead::{Ahead, Piece};
 use crate::paranoid::paranoid;
 use crate::{Error, Result};
+use inkstone_format::control::Control;
 use inkstone_format::frame::{self, FRAME_HEADER_MAX, FRAME_MAX, Parsed, RawFrame};
 use inkstone_format::segment::{
     LOG_BLOCK, SegmentHeader, parse_segment_file_name, segment_file_name,
@@ -69,6 +70,21 @@ pub struct ReadParams {
     pub newest_epoch: u64,
     /// The log is known to have been durable up to here.
     pub must_reach: Lsn,
+}
+
+impl ReadParams {
+    /// From where recovery begins, by what the control file says of the log in `directory`.
+    pub fn of(control: &Control, directory: Arc<dyn Directory>) -> Self {
+        Self {
+            directory,
+            uuid: control.uuid,
+            segment_bytes: control.log_segment_bytes,
+            from: control.scan_start_lsn,
+            epoch: control.scan_start_epoch,
+            newest_epoch: control.epoch,
+            must_reach: control.known_durable_lsn,
+        }
+    }
 }
 
 /// A frame of the log.

@@ -7,6 +7,7 @@
 //! the record (4), the record. Numbers are little-endian.
 
 use super::index::{Change, Place};
+use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::{Error, Result};
 use inkstone_format::Lsn;
@@ -167,7 +168,11 @@ impl Append<'_> {
         self.file.parts.push(Part {
             offset: self.file.end + from as u64,
             length: part.len() as u64,
-            before,
+            before: if mutants::on(Mutant::SpilledChangesForgotten) {
+                NO_PART
+            } else {
+                before
+            },
             crc: crc32c::crc32c(part),
         });
         if self.bytes.len() >= WRITE {

@@ -40,6 +40,7 @@ use crate::catalog::CATALOG_SPACE;
 use crate::control::{CONTROL_FILE, ControlFile};
 use crate::counters::Counters;
 pub use crate::database::LeftOut;
+use crate::log::{LogReader, ReadParams};
 use crate::options::Options;
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
@@ -187,14 +188,10 @@ fn set_to_nothing(vfs: &Arc<dyn Vfs>, path: &Path, id: PageId) -> Result<()> {
 /// Where the log ends.
 fn log_end(directory: &dyn Directory, control: &Control) -> Result<Lsn> {
     let log = directory.subdirectory("log", Create::Never);
-    let mut reader = crate::log::LogReader::open(crate::log::ReadParams {
-        directory: log.map_err(|e| Error::io("open", &directory.path_of("log"), e))?,
-        uuid: control.uuid,
-        segment_bytes: control.log_segment_bytes,
-        from: control.scan_start_lsn,
-        epoch: control.scan_start_epoch,
+    let log = log.map_err(|e| Error::io("open", &directory.path_of("log"), e))?;
+    let mut reader = LogReader::open(ReadParams {
         newest_epoch: control.epoch + 1,
-        must_reach: control.known_durable_lsn,
+        ..ReadParams::of(control, log)
     })?;
     while reader.next()?.is_some() {}
     Ok(reader.position())

@@ -185,15 +185,8 @@ impl Scene<'_> {
     /// `None` if the log cannot be read.
     fn log(&self) -> Option<Log> {
         let control = &self.control;
-        let mut source = LogSource::open(ReadParams {
-            directory: self.disk.directory(self.directory.join("log")),
-            uuid: control.uuid,
-            segment_bytes: control.log_segment_bytes,
-            from: control.scan_start_lsn,
-            epoch: control.scan_start_epoch,
-            newest_epoch: control.epoch,
-            must_reach: control.known_durable_lsn,
-        });
+        let log = self.disk.directory(self.directory.join("log"));
+        let mut source = LogSource::open(ReadParams::of(control, log));
         let source = source.as_mut().ok()?;
         let (mut decoder, mut splits) = (Decoder::default(), Vec::new());
         let mut unmoved = BTreeSet::new();

@@ -173,15 +173,8 @@ fn fill(db: &Database, leaves: bool) -> Result<Option<Transaction>, Error> {
 }
 
 fn log_end(vfs: &SimVfs, control: &Control) -> Result<(Lsn, u64), Error> {
-    let mut reader = LogReader::open(ReadParams {
-        directory: vfs.directory(Path::new(DIRECTORY).join("log")),
-        uuid: control.uuid,
-        segment_bytes: control.log_segment_bytes,
-        from: control.scan_start_lsn,
-        epoch: control.scan_start_epoch,
-        newest_epoch: control.epoch,
-        must_reach: control.known_durable_lsn,
-    })?;
+    let log = vfs.directory(Path::new(DIRECTORY).join("log"));
+    let mut reader = LogReader::open(ReadParams::of(control, log))?;
     let (mut end, mut epoch) = (control.scan_start_lsn, control.scan_start_epoch);
     while let Some(frame) = reader.next()? {
         (end, epoch) = (frame.end, frame.epoch);

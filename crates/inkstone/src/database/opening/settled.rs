@@ -71,15 +71,8 @@ impl Locked {
 }
 
 fn read_params(directory: &dyn Directory, control: &Control) -> Result<ReadParams> {
-    Ok(ReadParams {
-        directory: log_directory(directory, Create::Never)?,
-        uuid: control.uuid,
-        segment_bytes: control.log_segment_bytes,
-        from: control.scan_start_lsn,
-        epoch: control.scan_start_epoch,
-        newest_epoch: control.epoch,
-        must_reach: control.known_durable_lsn,
-    })
+    let log = log_directory(directory, Create::Never)?;
+    Ok(ReadParams::of(control, log))
 }
 
 /// What can be read of log, tablespaces, doublewrite file and page LSN map from here on survives
