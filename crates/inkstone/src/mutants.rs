@@ -99,6 +99,14 @@ mutants! {
         "pages are written in place before their copies are durable";
     TornPageKept, "torn-page-kept", Faults("damage"), 60,
         "recovery does not put doublewrite copies in place of torn pages";
+    ImageUnsynced, "image-unsynced", Sim, 120,
+        "a page is said to be where its image was written and not synced";
+    UnitsFreedEarly, "units-freed-early", Sim, 120,
+        "units are used again while the map on disk says that a page is there";
+    PlacesUnsettled, "places-unsettled", Sim, 120,
+        "the checkpoint passes pages of which the map on disk names older images";
+    PlacesUnsynced, "places-unsynced", Sim, 120,
+        "a block of the place map counts as durable before it is synced";
     PageBeforeLog, "page-before-log", Sim, 60,
         "a page is written before the log of its changes is durable";
     DirtyPageEvicted, "dirty-page-evicted", Sim, 60,

@@ -123,6 +123,24 @@ choice! {
     }
 }
 choice! {
+    /// Where the pages of a new table are kept.
+    PagePlacement {
+        /// Each at its own place in the file, over its older version. `doublewrite` protects it.
+        InPlace = "in_place",
+        /// Written once, compressed, where nothing is that recovery may need.
+        Placed = "placed",
+    }
+}
+choice! {
+    /// How pages of a placed table are compressed.
+    PageCompression {
+        /// As they are.
+        None = "none",
+        /// LZ4: those of which that saves 4 KiB and more.
+        Lz4 = "lz4",
+    }
+}
+choice! {
     /// How data files are opened and made durable.
     FlushMethod {
         /// Through the page cache, then fdatasync.
@@ -254,6 +272,8 @@ options! {
     flush_log_at_trx_commit: Durability = Durability::Sync, "What a commit waits for: 1 written and synced, 2 written, 0 neither (both within about a second)";
     doublewrite: Doublewrite = Doublewrite::On, "Protection from torn pages: on, off, or atomic (RWF_ATOMIC)";
     doublewrite_skip_fresh: bool = true, "Freshly initialised pages skip the doublewrite file: recovery rebuilds them from the log";
+    page_placement: PagePlacement = PagePlacement::InPlace, "Where the pages of new tables are kept: in_place, each over its older version, with doublewrite; placed, each written once, to free space of the file";
+    page_compression: PageCompression = PageCompression::Lz4, "How pages of new placed tables are compressed: none or lz4";
     flush_method: FlushMethod = FlushMethod::ODirect, "How data files are written: fsync, O_DSYNC, O_DIRECT, O_DIRECT_NO_FSYNC";
     open_files: u64 = 0, "Files of tables that are open at once at most; the others are opened when they are used. At least 10 (0: half of the files that the process may have open, at most 16384)";
     io_backend: IoBackend = IoBackend::Auto, "auto, posix or io_uring";

@@ -3,7 +3,9 @@
 mod failure_support;
 
 use failure_support::*;
-use inkstone::internals::options::{Doublewrite, FlushMethod, IoBackend, LogWrite};
+use inkstone::internals::options::{
+    Doublewrite, FlushMethod, IoBackend, LogWrite, PageCompression, PagePlacement,
+};
 use inkstone::{Database, Durability, Error, Isolation, LockMode, Options, Table, Wait};
 use inkstone_io::sim::{OpKind, SimVfs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +50,8 @@ fn every_option_has_a_test_here() {
         "flush_log_at_trx_commit",      // durability_of_the_database_and_of_a_transaction
         "doublewrite",                  // copies_and_their_skip
         "doublewrite_skip_fresh",       // copies_and_their_skip
+        "page_placement",               // pages_that_are_placed
+        "page_compression",             // pages_that_are_placed
         "flush_method",                 // how_files_are_opened
         "open_files",                   // open_files/mod.rs
         "io_backend",                   // how_files_are_opened
@@ -358,6 +362,49 @@ fn copies_and_their_skip() {
     assert!(file && skipped == 0 && copied == written);
     let (file, copied, skipped, _) = run(Doublewrite::Off, true);
     assert_eq!((file, copied, skipped), (false, 0, 0));
+}
+
+#[test]
+fn pages_that_are_placed() {
+    let run = |page_placement, page_compression| {
+        let options = Options {
+            page_placement,
+            page_compression,
+            page_size: 16 << 10,
+            buffer_pool_size: 4 << 20,
+            ..small()
+        };
+        let (vfs, db, table) = with_table(options.clone());
+        insert(&db, &table, 0..1000, &[1; 4000]).unwrap();
+        db.checkpoint().unwrap();
+        let copied = status(&db)["doublewrite_pages"];
+        let maps = vfs.files();
+        let is_map = |path: &&std::path::PathBuf| path.extension().is_some_and(|e| e == "places");
+        let maps = maps.iter().filter(is_map).count();
+        let name = table.name().to_owned();
+        drop(table);
+        db.close().unwrap();
+        let mut files = vfs.files();
+        files.retain(|path| path.to_string_lossy().ends_with("01.ink"));
+        let bytes = vfs.read_raw(&files[0]).unwrap().len();
+        let db = open_sim(&vfs, options).unwrap();
+        let table = db.table(&name).unwrap();
+        assert_eq!(db.verify_table(&table).unwrap().trees[0].1.rows, 1000);
+        (maps, copied, bytes)
+    };
+    let (maps, copied, in_place) = run(PagePlacement::InPlace, PageCompression::Lz4);
+    assert!(maps == 0 && copied > 0, "{maps} maps, {copied} copies");
+    let (maps, catalog, whole) = run(PagePlacement::Placed, PageCompression::None);
+    assert!(
+        maps == 1 && catalog < copied,
+        "{maps} maps, {catalog} copies"
+    );
+    let (maps, _, packed) = run(PagePlacement::Placed, PageCompression::Lz4);
+    assert_eq!(maps, 1);
+    assert!(
+        packed * 2 < whole && packed * 2 < in_place,
+        "{packed}, {whole}, {in_place} bytes"
+    );
 }
 
 #[test]

@@ -7,14 +7,16 @@ use inkstone::internals::counters::Counters;
 use inkstone::internals::poison::Poison;
 use inkstone::internals::store::{PageLsnMap, parse_space_file_name, space_file_name};
 use inkstone_bench::database;
-use inkstone_format::SpaceId;
 use inkstone_format::control::{
     CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION,
 };
+use inkstone_format::image::{self, Made, UNIT_LEN};
+use inkstone_format::place_map::{self, Place};
+use inkstone_format::{PageId, PageNo, SpaceId};
 use inkstone_io::posix::PosixVfs;
 use inkstone_io::{Create, File, OpenOptions, Vfs};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const TO_READ: OpenOptions = OpenOptions {
     create: Create::Never,
@@ -23,12 +25,17 @@ const TO_READ: OpenOptions = OpenOptions {
     dsync: false,
 };
 
+/// Where the pages of a tablespace are; `None`: each at its own place.
+type Places = Option<Arc<Vec<Place>>>;
+
 /// A database directory that is only read.
 #[derive(Debug)]
 pub struct Directory {
     pub path: PathBuf,
     pub control: Control,
     pub handle: Arc<dyn inkstone_io::Directory>,
+    /// Of the tablespace that was read last.
+    places: Mutex<Option<(SpaceId, Places)>>,
 }
 
 /// Where a tablespace's file is.
@@ -88,6 +95,7 @@ impl Directory {
             path: path.to_owned(),
             control,
             handle,
+            places: Mutex::default(),
         })
     }
 
@@ -109,8 +117,41 @@ impl Directory {
         opened.map_err(|e| Failure::io("open", &path, e))
     }
 
-    /// Pages that a tablespace's file has.
+    /// Where the pages of a tablespace are, if they are placed.
+    fn places(&self, space: SpaceId) -> Result<Places> {
+        let mut known = self.places.lock().expect("no reader panics");
+        if let Some((of, places)) = &*known
+            && *of == space
+        {
+            return Ok(places.clone());
+        }
+        let path = tablespace_path(&self.path, space).with_extension("places");
+        let name = path.file_name().and_then(|name| name.to_str());
+        let failed = |e| Failure::io("read", &path, e);
+        let places = match name.map(|name| self.handle.open(name, TO_READ)) {
+            None => None,
+            Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Some(file) => {
+                let file = file.map_err(failed)?;
+                let mut bytes = vec![0; file.len().map_err(failed)? as usize];
+                file.read_at(&mut bytes, 0).map_err(failed)?;
+                let places = place_map::parse(&bytes).map(|(_, places)| Arc::new(places));
+                Some(places.map_err(|c| {
+                    Failure::Engine(Error::corrupt_file(&path, c.offset as u64, c.detail))
+                })?)
+            }
+        };
+        *known = Some((space, places.clone()));
+        Ok(places)
+    }
+
+    /// Pages that a tablespace's file has; of one with placed pages those up to the last that has
+    /// an image.
     pub fn space_pages(&self, space: SpaceId) -> Result<u64> {
+        if let Some(places) = self.places(space)? {
+            let last = places.iter().rposition(|place| !place.is_empty());
+            return Ok(last.map_or(0, |last| last as u64 + 1));
+        }
         let file = self.space_file(space)?;
         let length = file
             .len()
@@ -142,8 +183,38 @@ impl Directory {
             )));
         }
         let mut bytes = vec![0; (count * page_size) as usize];
+        if let Some(places) = self.places(space)? {
+            for (n, page) in bytes.chunks_exact_mut(page_size as usize).enumerate() {
+                let number = first + n as u64;
+                let id = PageId::new(space, PageNo(number as u32));
+                self.read_image(&*file, id, &places[number as usize], page)?;
+            }
+            return Ok(bytes);
+        }
         file.read_at(&mut bytes, first * page_size)
             .map_err(|e| Failure::io("read", file.path(), e))?;
         Ok(bytes)
+    }
+
+    /// Puts a page into `page` from where it is placed; nothing, if it has no image.
+    fn read_image(
+        &self,
+        file: &dyn File,
+        id: PageId,
+        place: &Place,
+        page: &mut [u8],
+    ) -> Result<()> {
+        if place.is_empty() {
+            return Ok(());
+        }
+        let mut image = vec![0; place.length as usize];
+        let read = file.read_at(&mut image, u64::from(place.unit) * UNIT_LEN as u64);
+        read.map_err(|e| Failure::io("read", file.path(), e))?;
+        let made = Made {
+            codec: place.codec,
+            length: place.length,
+        };
+        image::unpack(made, id, &image, page)
+            .map_err(|c| Failure::Engine(Error::corrupt_page(file.path(), id, c)))
     }
 }

@@ -16,7 +16,8 @@
 //! Also before it, every sync that is under way must end well: one that fails may be of pages that
 //! another sync has just called durable (`poison/syncs/mod.rs`).
 //!
-//! Then the page LSN map learns what recovery will need of the pages.
+//! Then place maps say where pages are that have landed since (`store/placed`), and the page LSN
+//! map learns what recovery will need of the pages.
 //!
 //! A transaction that would keep too much of the log has its undo saved in the undo file
 //! (`txn/undo_place.rs`): then only what comes after that is needed. Writers for which the log has
@@ -286,6 +287,7 @@ impl Inner {
         );
         let poison = &core.storage.poison;
         poison.settle_syncs(poison.sync_moment())?;
+        self.files.settle_places()?;
         self.files.page_lsns().settle_before(checkpoint)?;
         state.control.write(&control)?;
         state.check();

@@ -150,7 +150,7 @@ impl Database {
             height: tree.height()?,
             pages_by_level,
             secondary_pages,
-            file_bytes: u64::from(tree.space.file().pages()) * page_size,
+            file_bytes: tree.space.file().file_bytes(),
             allocated_bytes: allocated * page_size,
             // Others may allocate and free meanwhile.
             long_value_bytes: allocated.saturating_sub(known) * page_size,

@@ -20,6 +20,7 @@ use crate::mtr::Mtr;
 use crate::paranoid::paranoid;
 use crate::rows::{Table, TreeRef};
 use crate::space::Space;
+use crate::store::Placement;
 use crate::sync::{Instant, thread};
 use crate::txn::transaction::{HasChanged, LOOK_TIME_MAX};
 use crate::{Error, Result};
@@ -60,6 +61,13 @@ impl Database {
         // What recovery did to the file is in memory.
         self.inner.core.check_writable()?;
         let space = table.tree_ref().live(&self.inner.core)?.space.clone();
+        if space.file().is_placed() {
+            return Err(Error::Unsupported(format!(
+                "export of a table whose pages are placed ({}): copy it to one with \
+                 page_placement=in_place, and export that",
+                space.file().path().display()
+            )));
+        }
         // Whatever purge has begun is over then.
         let _no_purge = self.inner.core.purging.lock();
         if !space.freeze(true) {
@@ -293,7 +301,7 @@ impl<'a> Source<'a> {
         let lsn = note_creation(inner, space)?;
         log.wait_durable(lsn)?;
         let mut copied = 0;
-        let target = inner.files.create(space, self.pages)?;
+        let target = inner.files.create(space, self.pages, Placement::InPlace)?;
         let mut page = AlignedBuffer::zeroed(self.page_size);
         let mut copy = |number: PageNo| -> Result<()> {
             self.read_unchecked(number, &mut page)?;

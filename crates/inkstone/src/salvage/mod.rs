@@ -44,7 +44,7 @@ use crate::log::{LogReader, ReadParams};
 use crate::options::Options;
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
-use crate::store::{PageLsnMap, parse_space_file_name, space_file_name};
+use crate::store::{PageLsnMap, is_place_map_file_name, parse_space_file_name, space_file_name};
 use crate::{Database, Error, Result};
 use image::Image;
 use inkstone_format::control::Control;
@@ -82,6 +82,7 @@ pub fn salvage(vfs: &Arc<dyn Vfs>, path: &Path, options: &Options) -> Result<Sal
             .map_err(|e| Error::io("open", path, e))
     };
     let directory = open_directory()?;
+    refuse_placed(&*directory)?;
     let control = read_control(&*directory)?;
     if !control.clean_shutdown {
         redo(vfs, path, options, &mut report)?;
@@ -97,6 +98,20 @@ pub fn salvage(vfs: &Arc<dyn Vfs>, path: &Path, options: &Options) -> Result<Sal
     mend_files(&directory, end, &mut report)?;
     check(vfs, path, options, &mut report)?;
     Ok(report)
+}
+
+/// Pages of a placed table are where its place map says, which this does not read.
+fn refuse_placed(directory: &dyn Directory) -> Result<()> {
+    let names = directory.list();
+    let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
+    match names.iter().find(|name| is_place_map_file_name(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::Unsupported(format!(
+            "salvage of a database with placed tables ({}): open it with force_recovery, and copy what \
+             can be read",
+            directory.path_of(name).display()
+        ))),
+    }
 }
 
 fn read_control(directory: &dyn Directory) -> Result<Control> {

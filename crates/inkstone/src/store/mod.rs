@@ -3,7 +3,8 @@
 //! [`SpaceFiles`] knows the tablespace files, [`FilePageStore`] reads and writes their pages under
 //! the policy that the options choose, [`DoublewriteFile`] keeps copies of pages while they are
 //! being overwritten, and [`repair`] uses the copies when the database is opened after a crash.
-//! [`PageLsnMap`] knows from which LSN on a page in place is the newest version of it.
+//! [`PageLsnMap`] knows from which LSN on a page in place is the newest version of it. Pages of a
+//! tablespace may be *placed* instead (`placed/mod.rs`): they need none of what pages in place do.
 //!
 //! # Words
 //!
@@ -58,6 +59,7 @@ mod page_lsn_map;
 mod page_reader;
 mod page_store;
 mod page_writer;
+mod placed;
 mod repair;
 mod retrying_directory;
 mod space_file;
@@ -69,9 +71,10 @@ pub use doublewrite::{
 };
 pub use page_lsn_map::{PAGE_LSN_MAP_FILE, PageLsnMap};
 pub use page_store::FilePageStore;
+pub use placed::is_place_map_file_name;
 pub use repair::{RepairReport, repair};
 pub use space_file::SpaceFile;
-pub use space_files::{SpaceFiles, parse_space_file_name, space_file_name};
+pub use space_files::{Placement, SpaceFiles, parse_space_file_name, space_file_name};
 
 use crate::options::{Doublewrite, FlushMethod};
 
@@ -88,6 +91,8 @@ pub struct StoreOptions {
     pub flush_method: FlushMethod,
     /// Files of tables that are open at once at most; 0: as many as the process's limit suggests.
     pub open_files: u64,
+    /// How the pages of new tables lie in their files.
+    pub placement: Placement,
     /// `buffer_pool_size`: what is known of pages' LSNs is kept in memory in proportion to it.
     pub pool_bytes: u64,
 }

@@ -179,6 +179,9 @@ impl FilePageStore {
     fn read_newest(&self, id: PageId, buffer: &mut [u8]) -> Result<()> {
         let file = self.spaces.open(id.space)?;
         file.read_page(id.page, buffer)?;
+        if file.placed().is_some() {
+            return Ok(());
+        }
         match self.newer_than(id, page_lsn(buffer)) {
             None => Ok(()),
             Some(newest) => self.replace_stale(&file, id, newest, buffer),

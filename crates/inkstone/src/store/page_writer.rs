@@ -12,6 +12,7 @@
 
 use super::doublewrite::{Area, DoublewriteFile};
 use super::page_store::Protection;
+use super::placed::Placing;
 use super::space_file::SpaceFile;
 use super::space_files::SpaceFiles;
 use super::table_file::{FileInUse, sync_side_by_side};
@@ -42,6 +43,9 @@ pub(crate) struct FilePageWriter {
     /// With untorn writes: adjacent pages in one piece, as the kernel takes an untorn write from
     /// one buffer only.
     gather: AlignedBuffer,
+    /// Images of pages that are placed, and memory for making them.
+    images: AlignedBuffer,
+    packed: Vec<u8>,
     counters: Arc<Counters>,
     poison: Poison,
     /// The first failure of this call.
@@ -62,8 +66,26 @@ struct OpenTargets<'t, 'a> {
     files: Vec<(FileInUse<'t>, Range<usize>)>,
 }
 
-/// A run of adjacent pages that one write can do, in a file.
-type Extent<'x, 't> = (&'x FileInUse<'t>, Range<usize>);
+/// A run of pages that one write can do, in a file.
+struct Extent<'x, 't> {
+    file: &'x FileInUse<'t>,
+    /// Which of the targets they are.
+    targets: Range<usize>,
+    offset: u64,
+    /// Where their images are; `None`: they go to disk as they are, each at its own place.
+    images: Option<Range<usize>>,
+}
+
+/// The images of pages of one file that is placed.
+struct PlacedPart {
+    /// Which of the files.
+    file: usize,
+    /// Which of the targets is the first.
+    first: usize,
+    placings: Vec<Placing>,
+    /// Where the first image is.
+    images_at: usize,
+}
 
 impl<'t, 'a> OpenTargets<'t, 'a> {
     /// Of these targets as many, from the first on, as files are to be had for without a wait: at
@@ -98,12 +120,60 @@ impl<'t, 'a> OpenTargets<'t, 'a> {
         Ok(Self { targets, files })
     }
 
-    fn extents(&self, page_size: u32) -> Vec<Extent<'_, 't>> {
-        let of_file = self.files.iter().flat_map(|(file, range)| {
-            let extents = extents(self.targets, range.clone(), page_size);
-            extents.into_iter().map(move |extent| (file, extent))
-        });
+    /// Of pages that have a place of their own.
+    fn extents_in_place(&self, page_size: u32) -> Vec<Extent<'_, 't>> {
+        let in_place = |(_, range): &&(FileInUse<'t>, Range<usize>)| {
+            self.targets[range.start].file.placed().is_none()
+        };
+        let of_file = self
+            .files
+            .iter()
+            .filter(in_place)
+            .flat_map(|(file, range)| {
+                let extents = extents(self.targets, range.clone(), page_size);
+                extents.into_iter().map(move |targets| {
+                    let first = &self.targets[targets.start];
+                    Extent {
+                        file,
+                        offset: first.file.offset(first.image.id.page),
+                        targets,
+                        images: None,
+                    }
+                })
+            });
         of_file.collect()
+    }
+
+    /// Of images, those that go side by side into the file together.
+    fn extents_of(&self, part: &PlacedPart) -> Vec<Extent<'_, 't>> {
+        paranoid!(
+            self.files[part.file].1.start == part.first,
+            "the images of file {} begin with target {}",
+            part.file,
+            part.first
+        );
+        let file = &self.files[part.file].0;
+        let mut extents: Vec<Extent<'_, 't>> = Vec::new();
+        let mut at = part.images_at;
+        for (n, placing) in part.placings.iter().enumerate() {
+            let (target, images) = (part.first + n, at..at + placing.unit_bytes());
+            at = images.end;
+            if let Some(last) = extents.last_mut()
+                && let Some(before) = &mut last.images
+                && last.offset + before.len() as u64 == placing.offset()
+                && before.len() + images.len() <= WRITE_BYTES_MAX as usize
+            {
+                (before.end, last.targets.end) = (images.end, target + 1);
+                continue;
+            }
+            extents.push(Extent {
+                file,
+                targets: target..target + 1,
+                offset: placing.offset(),
+                images: Some(images),
+            });
+        }
+        extents
     }
 }
 
@@ -130,6 +200,8 @@ impl FilePageWriter {
             protection,
             batch,
             gather: AlignedBuffer::zeroed(gather_bytes),
+            images: AlignedBuffer::zeroed(0),
+            packed: Vec::new(),
             counters,
             poison,
             refusal: None,
@@ -212,7 +284,7 @@ impl FilePageWriter {
         self.write_in_place(&kept)?;
         let mut crowded = None;
         others.retain(|target| {
-            let crowd = if self.needs_copy(target.image) {
+            let crowd = if self.needs_copy(target) {
                 copies.is_crowded_by(target.image.id.space)
             } else {
                 None
@@ -230,10 +302,11 @@ impl FilePageWriter {
         Ok(others)
     }
 
-    fn needs_copy(&self, page: &PageImage<'_>) -> bool {
+    fn needs_copy(&self, target: &Target<'_>) -> bool {
         match self.protection {
+            _ if target.file.placed().is_some() => false,
             Protection::Off | Protection::Atomic => false,
-            Protection::Copies { skip_fresh, .. } => !(skip_fresh && page.fresh),
+            Protection::Copies { skip_fresh, .. } => !(skip_fresh && target.image.fresh),
         }
     }
 
@@ -245,7 +318,7 @@ impl FilePageWriter {
             Protection::Copies { file, .. } => {
                 let mut copies = 0;
                 let full = targets.iter().position(|target| {
-                    copies += usize::from(self.needs_copy(target.image));
+                    copies += usize::from(self.needs_copy(target));
                     copies > file.batch_pages()
                 });
                 full.unwrap_or(targets.len())
@@ -263,9 +336,10 @@ impl FilePageWriter {
         if !matches!(self.protection, Protection::Copies { .. }) {
             return self.write_in_place(targets);
         }
-        let images = targets.iter().map(|target| target.image);
-        let copies: Vec<_> = images.filter(|image| self.needs_copy(image)).collect();
-        let skipped = (targets.len() - copies.len()) as u64;
+        let copied = targets.iter().filter(|target| self.needs_copy(target));
+        let copies: Vec<_> = copied.map(|target| target.image).collect();
+        let in_place = targets.iter().filter(|t| t.file.placed().is_none());
+        let skipped = (in_place.count() - copies.len()) as u64;
         self.counters.add(Counter::DoublewriteSkipped, skipped);
         if copies.is_empty() || mutants::on(Mutant::DoublewriteSkipped) {
             return self.write_in_place(targets);
@@ -276,7 +350,7 @@ impl FilePageWriter {
                 self.refuse(error)?;
                 // What needs no copy is written all the same.
                 let mut bare = targets.to_vec();
-                bare.retain(|target| !self.needs_copy(target.image));
+                bare.retain(|target| !self.needs_copy(target));
                 return self.write_in_place(&bare);
             }
         };
@@ -334,23 +408,29 @@ impl FilePageWriter {
     fn write_open(&mut self, open: &OpenTargets<'_, '_>) -> Result<()> {
         let page_size = self.spaces.page_size();
         let targets = open.targets;
-        let extents = open.extents(page_size);
+        let parts = self.place(open)?;
+        let mut extents = open.extents_in_place(page_size);
         if let Protection::Atomic = self.protection {
             self.gather(targets, &extents);
         }
-        let (protection, gather) = (&self.protection, &self.gather);
-        let operations = extents.iter().map(|(file, extent)| {
-            let pages = &targets[extent.clone()];
-            let atomic = matches!(protection, Protection::Atomic);
-            let buffers = if atomic && pages.len() > 1 {
-                vec![&gather[byte_range(extent, page_size)]]
+        for part in &parts {
+            extents.extend(open.extents_of(part));
+        }
+        let (protection, gather, images) = (&self.protection, &self.gather, &self.images);
+        let operations = extents.iter().map(|extent| {
+            let pages = &targets[extent.targets.clone()];
+            let atomic = matches!(protection, Protection::Atomic) && extent.images.is_none();
+            let buffers = if let Some(range) = &extent.images {
+                vec![&images[range.clone()]]
+            } else if atomic && pages.len() > 1 {
+                vec![&gather[byte_range(&extent.targets, page_size)]]
             } else {
                 pages.iter().map(|page| &*page.image.bytes).collect()
             };
             Op::Write {
-                file: file.begin_write(),
+                file: extent.file.begin_write(),
                 buffers,
-                offset: pages[0].file.offset(pages[0].image.id.page),
+                offset: extent.offset,
                 atomic,
             }
         });
@@ -361,11 +441,83 @@ impl FilePageWriter {
         let mut written = self.check_writes(targets, &extents, results)?;
         drop(extents);
         self.sync_files(open, &written)?;
+        for part in &parts {
+            let file = &targets[part.first].file;
+            let Some(placed) = file.placed() else {
+                continue;
+            };
+            let is_written = |n: usize| written[part.first + n];
+            let (landed, others): (Vec<_>, Vec<_>) =
+                (0..part.placings.len()).partition(|&n| is_written(n));
+            let chosen =
+                |of: Vec<usize>| of.into_iter().map(|n| part.placings[n]).collect::<Vec<_>>();
+            placed.land(&chosen(landed));
+            placed.give_up(&chosen(others));
+        }
         for (target, written) in targets.iter().zip(&mut written) {
             // It will not be read again.
             *written |= target.file.is_removed();
         }
         self.land(targets, &written);
+        self.settle_places(targets, &parts)
+    }
+
+    /// Makes the images of pages that are placed, and finds units for them. Those for which there
+    /// are none are refused.
+    fn place(&mut self, open: &OpenTargets<'_, '_>) -> Result<Vec<PlacedPart>> {
+        let page_size = self.spaces.page_size() as usize;
+        let mut parts = Vec::new();
+        let mut images_at = 0;
+        for (file, (_, range)) in open.files.iter().enumerate() {
+            let targets = &open.targets[range.clone()];
+            let Some(placed) = targets[0].file.placed() else {
+                continue;
+            };
+            let needed = images_at + targets.len() * page_size;
+            if self.images.len() < needed {
+                let mut images = AlignedBuffer::zeroed(needed.next_power_of_two());
+                images[..images_at].copy_from_slice(&self.images[..images_at]);
+                self.images = images;
+            }
+            let pages = targets.iter().map(|target| {
+                let image = target.image;
+                (image.id.page, page_lsn(image.bytes), &*image.bytes)
+            });
+            let room = &mut self.images[images_at..];
+            let (placings, error) = placed.prepare(pages, room, &mut self.packed);
+            if let Some(error) = error {
+                self.refuse(error)?;
+            }
+            let part = PlacedPart {
+                file,
+                first: range.start,
+                images_at,
+                placings,
+            };
+            paranoid!(
+                part.placings.len() <= range.len(),
+                "{} of {} pages have a place",
+                part.placings.len(),
+                range.len()
+            );
+            images_at += part.placings.iter().map(Placing::unit_bytes).sum::<usize>();
+            parts.push(part);
+        }
+        Ok(parts)
+    }
+
+    /// Writes maps for which much waits. What cannot be written now is later.
+    fn settle_places(&mut self, targets: &[Target<'_>], parts: &[PlacedPart]) -> Result<()> {
+        for part in parts {
+            let file = &targets[part.first].file;
+            if let Some(placed) = file.placed()
+                && placed.is_settling_due()
+                && let Err(error) = placed.settle()
+                && error.is_final()
+            {
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -381,9 +533,11 @@ impl FilePageWriter {
         let landed = targets.iter().zip(written).filter(|(_, written)| **written);
         let mut ids = Vec::with_capacity(targets.len());
         let page_lsns = self.spaces.page_lsns();
-        for (Target { image, .. }, _) in landed {
+        for (Target { image, file }, _) in landed {
             paranoid!(!image.landed.get(), "page {} landed twice", image.id);
-            page_lsns.note(image.id, image.oldest, page_lsn(image.bytes));
+            if file.placed().is_none() {
+                page_lsns.note(image.id, image.oldest, page_lsn(image.bytes));
+            }
             image.landed.set(true);
             ids.push(image.id);
         }
@@ -396,14 +550,14 @@ impl FilePageWriter {
     /// Puts the pages of each extent of several pages into one piece.
     fn gather(&mut self, targets: &[Target<'_>], extents: &[Extent<'_, '_>]) {
         let page_size = self.spaces.page_size();
-        let of_several = extents.iter().filter(|(_, extent)| extent.len() > 1);
+        let of_several = extents.iter().filter(|extent| extent.targets.len() > 1);
         paranoid!(
             targets.len() * page_size as usize <= self.gather.len(),
             "{} pages do not fit {} bytes",
             targets.len(),
             self.gather.len()
         );
-        for index in of_several.flat_map(|(_, extent)| extent.clone()) {
+        for index in of_several.flat_map(|extent| extent.targets.clone()) {
             self.gather[byte_range(&(index..index + 1), page_size)]
                 .copy_from_slice(targets[index].image.bytes);
         }
@@ -423,18 +577,21 @@ impl FilePageWriter {
             extents.len()
         );
         let mut written = vec![false; targets.len()];
-        for ((_, extent), result) in extents.iter().zip(results) {
-            let pages = extent.len() as u64;
+        for (extent, result) in extents.iter().zip(results) {
+            let pages = extent.targets.len() as u64;
             match result {
                 Ok(()) => {
-                    let bytes = pages * u64::from(self.spaces.page_size());
+                    let bytes = match &extent.images {
+                        Some(images) => images.len() as u64,
+                        None => pages * u64::from(self.spaces.page_size()),
+                    };
                     self.counters.add(Counter::DataWriteCalls, 1);
                     self.counters.add(Counter::PagesWritten, pages);
                     self.counters.add(Counter::PageBytesWritten, bytes);
-                    written[extent.clone()].fill(true);
+                    written[extent.targets.clone()].fill(true);
                 }
                 Err(e) => {
-                    let first = &targets[extent.start];
+                    let first = &targets[extent.targets.start];
                     let action = format!("write {pages} pages from {} on to", first.image.id);
                     self.refuse(Error::io(action, first.file.path(), e))?;
                 }

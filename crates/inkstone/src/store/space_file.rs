@@ -6,6 +6,7 @@
 
 use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
+use super::placed::{PlacedPages, Shared};
 use super::table_file::{FileInUse, TableFile};
 use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
@@ -15,7 +16,9 @@ use crate::poison::Poison;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, Result, invariant};
-use inkstone_format::header::check_page;
+use inkstone_format::header::{check_page, page_lsn};
+use inkstone_format::image::Codec;
+use inkstone_format::place_map::PlaceMapHeader;
 use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
 use inkstone_io::{AtomicWriteLimits, Create, ErrorKind, File};
 use std::path::Path;
@@ -48,6 +51,16 @@ pub struct SpaceFile {
     pages: AtomicU32,
     /// Held while the size changes.
     grow: Mutex<()>,
+    /// Where the pages are, if not each at its own place.
+    placed: Option<PlacedPages>,
+}
+
+/// How the pages of a tablespace lie in its file.
+#[derive(Debug)]
+pub(super) enum Layout {
+    InPlace,
+    /// By this map; of a new file with the codec.
+    Placed(Arc<TableFile>, Codec),
 }
 
 impl SpaceFile {
@@ -56,6 +69,7 @@ impl SpaceFile {
         space: SpaceId,
         file: TableFile,
         create: Create,
+        layout: Layout,
         context: Arc<Context>,
     ) -> Result<Self> {
         let mut this = Self {
@@ -65,7 +79,12 @@ impl SpaceFile {
             atomic: None,
             pages: AtomicU32::new(0),
             grow: Mutex::new(()),
+            placed: None,
         };
+        if let Layout::Placed(map, codec) = layout {
+            this.open_placed(map, codec, create)?;
+            return Ok(this);
+        }
         let in_use = this.file.acquire(&this.context.open_files, create)?;
         let checked = this.check(in_use.bytes());
         drop(in_use);
@@ -75,6 +94,45 @@ impl SpaceFile {
         }
         this.atomic = checked?;
         Ok(this)
+    }
+
+    /// Makes the map first: a file of placed pages without one passes for one of pages in place.
+    fn open_placed(&mut self, map: Arc<TableFile>, codec: Codec, create: Create) -> Result<()> {
+        let context = &self.context;
+        let shared = Shared {
+            open_files: context.open_files.clone(),
+            counters: context.counters.clone(),
+            poison: context.poison.clone(),
+        };
+        let header = PlaceMapHeader {
+            space: self.space,
+            page_size: context.page_size,
+            codec,
+        };
+        let placed = if create == Create::New {
+            let placed = PlacedPages::create(header, self.file.clone(), map, shared)?;
+            drop(self.file.acquire(&context.open_files, create)?);
+            placed
+        } else {
+            let in_use = self.file.acquire(&context.open_files, create)?;
+            let length = in_use.bytes().len();
+            drop(in_use);
+            let length = length.map_err(|e| Error::io("measure", self.path(), e))?;
+            PlacedPages::open(header, self.file.clone(), length, map, shared)?
+        };
+        self.pages.store(placed.pages(), Ordering::Release);
+        self.placed = Some(placed);
+        Ok(())
+    }
+
+    /// Whether its pages have no place of their own.
+    pub fn is_placed(&self) -> bool {
+        self.placed.is_some()
+    }
+
+    /// Where the pages are, if not each at its own place.
+    pub(super) fn placed(&self) -> Option<&PlacedPages> {
+        self.placed.as_ref()
     }
 
     /// Looks at a file that was opened for the first time.
@@ -106,6 +164,14 @@ impl SpaceFile {
     /// Physical size, whole pages.
     pub fn pages(&self) -> u32 {
         self.pages.load(Ordering::Acquire)
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        match &self.placed {
+            Some(placed) => placed.file_bytes(),
+            None => self.offset(PageNo(self.pages())),
+        }
     }
 
     /// File offset of a page.
@@ -166,6 +232,11 @@ impl SpaceFile {
     fn extend(&self, from: u32, to: u32) -> Result<()> {
         paranoid!(from < to, "a file of {from} pages grows to {to}");
         self.context.poison.check()?;
+        if let Some(placed) = &self.placed {
+            placed.ensure_pages(to)?;
+            self.pages.store(to, Ordering::Release);
+            return Ok(());
+        }
         // First, while there may be space for it.
         self.context.page_lsns.reserve(self.space, from..to);
         let (start, end) = (self.offset(PageNo(from)), self.offset(PageNo(to)));
@@ -213,6 +284,9 @@ impl SpaceFile {
         if page.0 >= self.pages() {
             return Err(self.beyond_end(id));
         }
+        if let Some(placed) = &self.placed {
+            return self.read_placed(placed, id, buffer);
+        }
         let in_use = self.acquire()?;
         let timing = self.context.counters.time(Timed::PageRead);
         let read = in_use.bytes().read_at(buffer, self.offset(page));
@@ -227,6 +301,28 @@ impl SpaceFile {
             return Ok(());
         }
         check_page(buffer, id).map_err(|c| Error::corrupt_page(self.path(), id, c))
+    }
+
+    /// Reads a page from where the map says it is: what is found there must be what was placed.
+    fn read_placed(&self, placed: &PlacedPages, id: PageId, buffer: &mut [u8]) -> Result<()> {
+        let timing = self.context.counters.time(Timed::PageRead);
+        let newest = placed.read(id.page, buffer)?;
+        drop(timing);
+        self.context.counters.add(Counter::PagesRead, 1);
+        check_page(buffer, id).map_err(|c| Error::corrupt_page(self.path(), id, c))?;
+        let found = page_lsn(buffer);
+        match newest.filter(|&newest| newest != found) {
+            None => Ok(()),
+            Some(newest) => {
+                let detail = format!(
+                    "page LSN {found} is stale: the page was placed with LSN {newest}, and the \
+                     storage lost that write or answered with older bytes; restore the file from a \
+                     backup"
+                );
+                let corrupt = Corrupt::at(16, detail);
+                Err(Error::corrupt_page(self.path(), id, corrupt))
+            }
+        }
     }
 
     fn beyond_end(&self, id: PageId) -> Error {
@@ -244,15 +340,22 @@ impl SpaceFile {
             "{} bytes are written as page {page}",
             bytes.len()
         );
+        let id = PageId::new(self.space, page);
+        if self.placed.is_some() {
+            let path = self.path().display();
+            return Err(Error::Unsupported(format!(
+                "page {id} of {path} cannot be put in its place: its pages have none"
+            )));
+        }
         let in_use = self.acquire()?;
         let written = in_use.begin_write().write_at(bytes, self.offset(page));
-        let id = PageId::new(self.space, page);
         written.map_err(|e| Error::io(format!("write page {id} to"), self.path(), e))
     }
 
     /// Makes everything written so far durable. A failure poisons the engine.
     pub fn sync(&self) -> Result<()> {
-        self.acquire()?.sync()
+        self.acquire()?.sync()?;
+        self.placed.as_ref().map_or(Ok(()), PlacedPages::settle)
     }
 
     /// Whether something was done to the file that no sync has covered.
@@ -286,6 +389,11 @@ impl SpaceFile {
     /// the pages may never have been on disk, so the file system may have to note that their
     /// blocks now hold data.
     pub(crate) fn needs_sync(&self, first_writes: bool) -> bool {
+        if self.placed.is_some() {
+            // To space that was perhaps never written.
+            return self.context.flush_method != FlushMethod::ODsync
+                && !mutants::on(Mutant::ImageUnsynced);
+        }
         match self.context.flush_method {
             FlushMethod::Fsync | FlushMethod::ODirect => true,
             FlushMethod::ODsync => false,
@@ -334,6 +442,11 @@ impl Cut<'_> {
             "a file of {} pages is cut to {pages}",
             self.before
         );
+        if let Some(placed) = &file.placed {
+            placed.cut(pages);
+            self.before = pages;
+            return Ok(());
+        }
         let length = file.offset(PageNo(pages));
         let in_use = file.acquire()?;
         let cut = in_use.change_size(|file| file.set_len(length));

@@ -28,8 +28,9 @@
 use super::StoreOptions;
 use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
+use super::placed::{is_empty_place_map, parse_place_map_file_name, place_map_file_name};
 use super::retrying_directory::RetryingDirectory;
-use super::space_file::{Context, SpaceFile};
+use super::space_file::{Context, Layout, SpaceFile};
 use super::table_file::{TableFile, sync_side_by_side};
 use crate::aside::{ASIDE_SUFFIX, SetAside, set_aside};
 use crate::counters::Counters;
@@ -40,6 +41,7 @@ use crate::poison::Poison;
 use crate::sync::{HashMap, Mutex, RwLock};
 use crate::{Error, Result};
 use inkstone_format::SpaceId;
+use inkstone_format::image::Codec;
 use inkstone_io::{Batch, Create, Directory, ErrorKind, OpenOptions, Vfs};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,6 +69,15 @@ pub fn parse_space_file_name(name: &str) -> Option<SpaceId> {
     (space_file_name(space) == name).then_some(space)
 }
 
+/// How the pages of a new tablespace lie in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Each at its own place.
+    InPlace,
+    /// Where there is room, by a map; stored so.
+    Placed(Codec),
+}
+
 #[derive(Debug)]
 enum Entry {
     Known(Arc<SpaceFile>),
@@ -82,6 +93,7 @@ pub struct SpaceFiles {
     /// For tablespace files.
     tables: Arc<dyn Directory>,
     context: Arc<Context>,
+    placement: Placement,
     /// Held while a file is created, opened or removed.
     ddl: Mutex<()>,
     shards: [RwLock<HashMap<SpaceId, Entry>>; SHARDS],
@@ -132,6 +144,7 @@ impl SpaceFiles {
             directory,
             tables,
             context,
+            placement: options.placement,
             ddl: Mutex::new(()),
             shards: Default::default(),
         })
@@ -146,6 +159,11 @@ impl SpaceFiles {
     /// The cache of open files.
     pub(crate) fn open_files(&self) -> &OpenFiles {
         &self.context.open_files
+    }
+
+    /// How the pages of a new table are to lie in its file.
+    pub fn placement(&self) -> Placement {
+        self.placement
     }
 
     /// Bytes in a page.
@@ -205,9 +223,21 @@ impl SpaceFiles {
         if !self.exists(space)? {
             return Ok(None);
         }
-        let file = self.open_file(space, Create::Never)?;
+        let has_map = self.has_place_map(space)?;
+        let placement = if has_map {
+            Placement::Placed(Codec::None)
+        } else {
+            Placement::InPlace
+        };
+        let file = self.open_file(space, Create::Never, placement)?;
         self.insert(space, Entry::Known(file.clone()));
         Ok(Some(file))
+    }
+
+    fn has_place_map(&self, space: SpaceId) -> Result<bool> {
+        let name = place_map_file_name(space);
+        let exists = self.directory.exists(&name);
+        exists.map_err(|e| Error::io("look for", &self.directory.path_of(&name), e))
     }
 
     /// The file, opened if need be.
@@ -227,17 +257,25 @@ impl SpaceFiles {
     }
 
     /// Creates the file of a new tablespace. Its pages are zeroes.
-    pub fn create(&self, space: SpaceId, initial_pages: u32) -> Result<Arc<SpaceFile>> {
+    pub fn create(
+        &self,
+        space: SpaceId,
+        initial_pages: u32,
+        placement: Placement,
+    ) -> Result<Arc<SpaceFile>> {
         self.context.poison.check()?;
         let _ddl = self.ddl.lock();
         if self.shard(space).read().contains_key(&space) {
             return Err(Error::AlreadyExists(format!("tablespace {space}")));
         }
-        let file = self.open_file(space, Create::New)?;
+        // What a crash left of one that was being created or removed.
+        self.remove_place_map(space)?;
+        let file = self.open_file(space, Create::New, placement)?;
         if let Err(error) = self.initialise(&file, initial_pages) {
             // The first error is the one to report. An empty file left behind is no danger: its
             // id is never given out again.
             let _ = self.directory.remove(&space_file_name(space));
+            let _ = self.remove_place_map(space);
             return Err(error);
         }
         paranoid!(
@@ -257,8 +295,60 @@ impl SpaceFiles {
                 file.ensure_pages(pages)?;
                 Ok(file)
             }
-            None => self.create(space, pages),
+            None => self.create(space, pages, Placement::InPlace),
         }
+    }
+
+    /// A tablespace's place map goes after its file, which without it would pass for one of pages
+    /// in place.
+    pub fn remove_place_map(&self, space: SpaceId) -> Result<()> {
+        let name = place_map_file_name(space);
+        match self.directory.remove(&name) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                Err(Error::io("remove", &self.directory.path_of(&name), e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes place maps without a file and without a place: a crash has left them of tablespaces
+    /// that were being made.
+    pub fn remove_empty_place_maps(&self) -> Result<()> {
+        for name in self.names()? {
+            let Some(space) = parse_place_map_file_name(&name) else {
+                continue;
+            };
+            if !self.exists(space)? && is_empty_place_map(&*self.directory, &name)? {
+                self.remove_place_map(space)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the place maps durable that do not say where their pages are, before a checkpoint that
+    /// passes changes of these pages.
+    pub(crate) fn settle_places(&self) -> Result<()> {
+        if mutants::on(Mutant::PlacesUnsettled) {
+            return Ok(());
+        }
+        let mut placed = Vec::new();
+        for shard in &self.shards {
+            placed.extend(shard.read().values().filter_map(|entry| match entry {
+                Entry::Known(file) if file.placed().is_some() => Some(file.clone()),
+                _ => None,
+            }));
+        }
+        for file in placed {
+            let settled = file.placed().map_or(Ok(()), |placed| {
+                placed.settle()?;
+                placed.cut_file()
+            });
+            match settled {
+                Err(_) if file.is_removed() => {}
+                settled => settled?,
+            }
+        }
+        Ok(())
     }
 
     /// The tablespace's table was dropped: its file is not read any more, as pages that it lacks
@@ -287,6 +377,7 @@ impl SpaceFiles {
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => return Err(Error::io("remove", &self.path(space), e)),
         }
+        self.remove_place_map(space)?;
         self.note_removed(space);
         self.sync_directory()
     }
@@ -429,19 +520,33 @@ impl SpaceFiles {
         poison.sync(self.directory.path(), || self.directory.sync())
     }
 
-    fn open_file(&self, space: SpaceId, create: Create) -> Result<Arc<SpaceFile>> {
+    fn open_file(
+        &self,
+        space: SpaceId,
+        create: Create,
+        placement: Placement,
+    ) -> Result<Arc<SpaceFile>> {
         paranoid!(
             parse_space_file_name(&space_file_name(space)) == Some(space),
             "the file of tablespace {space} is not found again"
         );
-        let file = TableFile::new(
-            self.tables.clone(),
-            space_file_name(space),
-            self.context.flush_method,
-            self.context.counters.clone(),
-            self.context.poison.clone(),
-        );
-        SpaceFile::open(space, file, create, self.context.clone()).map(Arc::new)
+        let file_named = |name: String| {
+            TableFile::new(
+                self.tables.clone(),
+                name,
+                self.context.flush_method,
+                self.context.counters.clone(),
+                self.context.poison.clone(),
+            )
+        };
+        let layout = match placement {
+            Placement::InPlace => Layout::InPlace,
+            Placement::Placed(codec) => {
+                Layout::Placed(Arc::new(file_named(place_map_file_name(space))), codec)
+            }
+        };
+        let file = file_named(space_file_name(space));
+        SpaceFile::open(space, file, create, layout, self.context.clone()).map(Arc::new)
     }
 }
 

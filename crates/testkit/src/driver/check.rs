@@ -3,7 +3,7 @@
 use super::generate::secondary_key;
 use super::{Outcome, Run, bug};
 use crate::model::{End, Found, show};
-use inkstone::internals::store::parse_space_file_name;
+use inkstone::internals::store::{is_place_map_file_name, parse_space_file_name};
 use inkstone::{Database, Error, Isolation, LockMode, Recovered, Wait};
 use std::collections::BTreeMap;
 
@@ -101,6 +101,15 @@ impl Run {
             files.iter().filter(is_space).count(),
             self.model.now.tables.len(),
         );
+        let is_map = |path: &&std::path::PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(is_place_map_file_name)
+        };
+        for map in files.iter().filter(is_map) {
+            if !files.contains(&map.with_extension("ink")) {
+                return bug(format!("{} maps no file: {files:?}", map.display()));
+            }
+        }
         if found == tables + 1 {
             Ok(())
         } else {

@@ -3,7 +3,9 @@
 //! losers.
 
 use crate::Rng;
-use inkstone::internals::options::{Doublewrite, Durability, FlushMethod, LogWrite};
+use inkstone::internals::options::{
+    Doublewrite, Durability, FlushMethod, LogWrite, PageCompression, PagePlacement,
+};
 use inkstone::{Isolation, Options, Shutdown};
 use inkstone_io::AtomicWriteLimits;
 use inkstone_io::sim::SimVfs;
@@ -22,6 +24,9 @@ pub struct Features {
     pub doublewrite: Vec<Doublewrite>,
     /// Whether fresh pages skip the doublewrite file.
     pub skip_fresh: Vec<bool>,
+    /// Where the pages of new tables are kept, and how those that are placed are compressed; none:
+    /// in place.
+    pub placements: Vec<(PagePlacement, PageCompression)>,
     /// How data files are written.
     pub flush_methods: Vec<FlushMethod>,
     /// Frames of the buffer pool; 64 are the least that the engine takes.
@@ -143,6 +148,12 @@ fn some<T: Copy>(rng: &mut Rng, choices: &[T]) -> Vec<T> {
     kept
 }
 
+const PLACEMENTS: &[(PagePlacement, PageCompression)] = &[
+    (PagePlacement::InPlace, PageCompression::None),
+    (PagePlacement::Placed, PageCompression::None),
+    (PagePlacement::Placed, PageCompression::Lz4),
+];
+
 impl Features {
     /// The features of a seed.
     pub fn of_seed(seed: u64) -> Self {
@@ -247,6 +258,12 @@ impl Features {
             closes: some(rng, CLOSES),
             hot_rows: rng.chance(30),
             open_cursors: on(rng),
+            // One seed of four: the others are as they were.
+            placements: if seed % 4 == 3 {
+                some(rng, PLACEMENTS)
+            } else {
+                Vec::new()
+            },
         }
     }
 
@@ -281,8 +298,15 @@ impl Features {
             Doublewrite::Atomic => rng.pick(&[FlushMethod::ODirect, FlushMethod::ODirectNoFsync]),
             _ => rng.pick(&self.flush_methods),
         };
+        let (page_placement, page_compression) = if self.placements.is_empty() {
+            PLACEMENTS[0]
+        } else {
+            rng.pick(&self.placements)
+        };
         Options {
             page_size: self.page_size,
+            page_placement,
+            page_compression,
             buffer_pool_size: self.page_size * rng.pick(&self.pool_pages),
             buffer_pool_instances: rng.pick(&self.pool_instances),
             buffer_pool_dump_at_shutdown: self.pool_dump,

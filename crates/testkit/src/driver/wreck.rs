@@ -136,6 +136,10 @@ impl Scene<'_> {
             let Some(space) = name.and_then(parse_space_file_name) else {
                 continue;
             };
+            if self.disk.read_raw(&path.with_extension("places")).is_ok() {
+                // Its pages are somewhere else, and never torn.
+                continue;
+            }
             let bytes = self.disk.read_raw(&path).unwrap_or_default();
             for (n, page) in bytes.chunks_exact(self.page_size()).enumerate() {
                 let id = PageId::new(space, PageNo(n as u32));

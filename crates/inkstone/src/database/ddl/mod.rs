@@ -445,7 +445,8 @@ impl Inner {
         secondary: &[&str],
     ) -> Result<TableDefinition> {
         let storage = &self.core.storage;
-        let file = self.files.create(space, FIRST_PAGES.max(SYSTEM_PAGES))?;
+        let pages = FIRST_PAGES.max(SYSTEM_PAGES);
+        let file = self.files.create(space, pages, self.files.placement())?;
         let opened = Arc::new(Space::new(space, storage.clone(), file));
         opened.initialise(&self.uuid)?;
         self.core.add_space(&opened);

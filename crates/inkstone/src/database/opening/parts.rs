@@ -3,11 +3,12 @@
 use crate::buffer::PoolOptions;
 use crate::database::background::UpkeepOptions;
 use crate::log::LogOptions;
-use crate::options::{LOG_BUFFER_SIZE_MIN, MemoryBound, Options};
+use crate::options::{LOG_BUFFER_SIZE_MIN, MemoryBound, Options, PageCompression, PagePlacement};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoOptions;
-use crate::store::StoreOptions;
+use crate::store::{Placement, StoreOptions};
 use crate::txn::core::{Losers, TransactionOptions};
+use inkstone_format::image::Codec;
 use std::time::Duration;
 
 /// The options of each part. They were checked, the page size is that of the database, and what
@@ -55,6 +56,13 @@ impl Parts {
                 doublewrite_skip_fresh: all.doublewrite_skip_fresh,
                 flush_method: all.flush_method,
                 open_files: all.open_files,
+                placement: match (all.page_placement, all.page_compression) {
+                    (PagePlacement::InPlace, _) => Placement::InPlace,
+                    (PagePlacement::Placed, PageCompression::None) => {
+                        Placement::Placed(Codec::None)
+                    }
+                    (PagePlacement::Placed, PageCompression::Lz4) => Placement::Placed(Codec::Lz4),
+                },
                 pool_bytes: all.buffer_pool_size,
             },
             redo: RedoOptions {

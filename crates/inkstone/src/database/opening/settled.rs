@@ -27,7 +27,8 @@ use crate::catalog::CATALOG_SPACE;
 use crate::log::ReadParams;
 use crate::mvcc::versions::UNDO_FILE;
 use crate::store::{
-    DOUBLEWRITE_FILE, DoublewriteFound, PAGE_LSN_MAP_FILE, SpaceFiles, parse_space_file_name,
+    DOUBLEWRITE_FILE, DoublewriteFound, PAGE_LSN_MAP_FILE, SpaceFiles, is_place_map_file_name,
+    parse_space_file_name,
 };
 use crate::{Error, Result};
 use inkstone_format::control::Control;
@@ -85,7 +86,10 @@ pub(super) fn settle(directory: &dyn Directory, past_cache: bool) -> Result<()> 
         past_cache,
     };
     settle_in(directory, |name| match parse_space_file_name(name) {
-        None => Ok([DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE, UNDO_FILE].contains(&name)),
+        None => Ok(
+            [DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE, UNDO_FILE].contains(&name)
+                || is_place_map_file_name(name),
+        ),
         Some(CATALOG_SPACE) => Ok(true),
         Some(_) => tables.needs_sync(name),
     })?;

@@ -103,6 +103,9 @@ fn remove_deleted(
             removed.push(files.path(space));
         }
     }
+    for &space in &redone.files_deleted {
+        files.remove_place_map(space)?;
+    }
     Ok((highest.map_or(0, |space| space.0), removed))
 }
 

@@ -4,7 +4,8 @@
 //!
 //! 1. Removed is a file of which this database's own log says that it may go: its creation was read
 //!    and no table has it, or its deletion was read. No page of it is of a later time than the log.
-//!    And a file of nothing but zeroes, which a crash leaves before the log names it. Tested by
+//!    And a file of nothing but zeroes, which a crash leaves before the log names it; a place map
+//!    that has no place and maps no file. Tested by
 //!    `a_log_that_was_cut_removes_no_table_of_a_later_time`,
 //!    `what_an_interrupted_creation_left_is_removed_and_named`.
 //! 2. Any other file is set aside, whole: a table of a later time than the catalog, a file of
@@ -56,6 +57,7 @@ pub(super) fn remove_unowned(
     known: &BTreeSet<SpaceId>,
 ) -> Result<Unowned> {
     let mut found = Unowned::default();
+    files.remove_empty_place_maps()?;
     for space in files.list()? {
         if known.contains(&space) {
             continue;

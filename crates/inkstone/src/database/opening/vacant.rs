@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::space::{SYSTEM_PAGES, Space};
-use crate::store::parse_space_file_name;
+use crate::store::{Placement, parse_space_file_name};
 use crate::sync::random_bits;
 use crate::{Error, Result};
 use inkstone_format::control::Control;
@@ -78,7 +78,9 @@ impl Vacant {
             is_new: true,
         };
         let core = foundation.open_log(&control, start, control.next_trx_id)?;
-        let file = foundation.files.create(CATALOG_SPACE, SYSTEM_PAGES + 14)?;
+        let file = foundation
+            .files
+            .create(CATALOG_SPACE, SYSTEM_PAGES + 14, Placement::InPlace)?;
         let space = Arc::new(Space::new(CATALOG_SPACE, core.storage.clone(), file));
         space.initialise(&control.uuid)?;
         core.add_space(&space);

@@ -9,7 +9,7 @@ use crate::options::{Doublewrite, FlushMethod, LogWrite};
 use crate::poison::Poison;
 use crate::recovery::{FrameSource, LogSource, RedoInputs, RedoOptions, redo};
 use crate::storage::Storage;
-use crate::store::{FilePageStore, SpaceFiles, StoreOptions, repair};
+use crate::store::{FilePageStore, Placement, SpaceFiles, StoreOptions, repair};
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, page_lsn};
 use inkstone_format::record::Record;
@@ -59,6 +59,7 @@ fn open(vfs: &SimVfs) -> Open {
         doublewrite_skip_fresh: true,
         flush_method: FlushMethod::ODirect,
         open_files: 0,
+        placement: Placement::InPlace,
         pool_bytes: 128 << 20,
     };
     let directory = Path::new("/db");
@@ -196,7 +197,7 @@ fn source(vfs: &SimVfs, must_reach: Lsn) -> LogSource {
 fn a_mini_transaction_that_is_dropped_after_a_change_poisons() {
     let vfs = SimVfs::new(1);
     let opened = open(&vfs);
-    opened.files.create(SPACE, 60).unwrap();
+    opened.files.create(SPACE, 60, Placement::InPlace).unwrap();
     let storage = opened.storage(&vfs);
     work(&storage);
     let begin = || {
@@ -226,7 +227,7 @@ fn a_database_is_whole_after_power_loss() {
     for seed in 0..12 {
         let first = SimVfs::new(seed);
         let opened = open(&first);
-        opened.files.create(SPACE, 60).unwrap();
+        opened.files.create(SPACE, 60, Placement::InPlace).unwrap();
         let end = work(&opened.storage(&first));
         let mut vfs = first.crash(seed);
         // Recovery is interrupted by power loss, twice, and then runs through.
@@ -268,7 +269,7 @@ fn a_database_is_whole_after_power_loss() {
 fn places_in_the_log_are_files_and_offsets() {
     let vfs = SimVfs::new(1);
     let opened = open(&vfs);
-    opened.files.create(SPACE, 60).unwrap();
+    opened.files.create(SPACE, 60, Placement::InPlace).unwrap();
     work(&opened.storage(&vfs));
     let log = source(&vfs, Lsn(0));
     let (path, offset) = log.locate(Lsn(SEGMENT + 77));

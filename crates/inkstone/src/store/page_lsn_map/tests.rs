@@ -4,7 +4,7 @@ use super::*;
 use crate::buffer::PageStore;
 use crate::options::{Doublewrite, FlushMethod};
 use crate::store::tests::{DIRECTORY, PAGE, UUID, id, is_page, options, page, write};
-use crate::store::{FilePageStore, SpaceFiles, StoreOptions};
+use crate::store::{FilePageStore, Placement, SpaceFiles, StoreOptions};
 use inkstone_format::header::stamp_checksum;
 use inkstone_format::page_lsn_map::{SECTOR_LEN, index_entry};
 use inkstone_io::AlignedBuffer;
@@ -61,7 +61,9 @@ impl Rig {
     fn new(doublewrite: Doublewrite) -> Self {
         let rig = Self::bare(&disk(), doublewrite);
         rig.map().create(UUID, 1).unwrap();
-        rig.spaces.create(SpaceId(1), 40).unwrap();
+        rig.spaces
+            .create(SpaceId(1), 40, Placement::InPlace)
+            .unwrap();
         rig
     }
 
@@ -251,7 +253,9 @@ fn slots_go_from_dropped_tablespaces_to_others() {
     assert_eq!(rig.known(id(1, 3)), 0);
     // A writer that was late.
     rig.map().note(id(1, 3), Lsn(10), Lsn(55));
-    rig.spaces.create(SpaceId(2), 40).unwrap();
+    rig.spaces
+        .create(SpaceId(2), 40, Placement::InPlace)
+        .unwrap();
     rig.map().note(id(2, 4), Lsn(20), Lsn(60));
     rig.map().settle_before(ALL).unwrap();
     assert_eq!(rig.count(Counter::PageLsnMapFailures), 0);
@@ -369,7 +373,10 @@ fn an_index_entry_for_two_slots_counts_once() {
     rig.vfs.write_raw(&rig.map_path(), 4096, &block).unwrap();
     let again = rig.reopen(1, 100);
     assert_eq!(again.known(id(1, 3)), 50);
-    again.spaces.create(SpaceId(2), 10).unwrap();
+    again
+        .spaces
+        .create(SpaceId(2), 10, Placement::InPlace)
+        .unwrap();
     again.map().note(id(2, 0), Lsn(60), Lsn(70));
     again.map().settle_before(ALL).unwrap();
     assert_eq!(again.known(id(1, 3)), 50);

@@ -21,7 +21,9 @@ fn setup(disk: &Disk, options: StoreOptions) -> (Rig, Model) {
     let mut writer = rig.store.writer().unwrap();
     let mut model = Model::new();
     for space in 1..3 {
-        rig.spaces.create(SpaceId(space), PAGES).unwrap();
+        rig.spaces
+            .create(SpaceId(space), PAGES, Placement::InPlace)
+            .unwrap();
         let ids = (0..PAGES).map(|n| id(space, n));
         write(
             &mut *writer,
@@ -209,7 +211,7 @@ fn a_crash_while_files_are_created_leaves_nothing_half_made() {
         let disk = Disk::new();
         disk.set_fault(Fault::PowerAt(at));
         let opened = Rig::open(&disk, options);
-        let created = opened.and_then(|rig| rig.spaces.create(SpaceId(1), 3));
+        let created = opened.and_then(|rig| rig.spaces.create(SpaceId(1), 3, Placement::InPlace));
         let mut random = Random(at + 1);
         disk.power_loss(&mut random);
         let rig = Rig::open(&disk, options).unwrap();
@@ -227,7 +229,10 @@ fn a_crash_while_files_are_created_leaves_nothing_half_made() {
 fn damaged() -> (Rig, StoreOptions) {
     let options = options(Doublewrite::On, FlushMethod::ODirect);
     let rig = Rig::open(&Disk::new(), options).unwrap();
-    let file = rig.spaces.create(SpaceId(1), 4).unwrap();
+    let file = rig
+        .spaces
+        .create(SpaceId(1), 4, Placement::InPlace)
+        .unwrap();
     let mut writer = rig.store.writer().unwrap();
     write(&mut *writer, &[(id(1, 2), 5, false)]).unwrap();
     drop(writer);

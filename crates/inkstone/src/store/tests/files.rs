@@ -34,7 +34,10 @@ fn names_follow_from_ids() {
 #[test]
 fn files_are_created_grown_in_steps_and_removed() {
     let rig = rig();
-    let file = rig.spaces.create(SpaceId(1), 4).unwrap();
+    let file = rig
+        .spaces
+        .create(SpaceId(1), 4, Placement::InPlace)
+        .unwrap();
     assert_eq!(file.pages(), 4);
     file.ensure_pages(3).unwrap();
     assert_eq!(file.pages(), 4);
@@ -57,7 +60,7 @@ fn files_are_created_grown_in_steps_and_removed() {
     assert_eq!(file.pages(), 40);
     assert_eq!(rig.spaces.list().unwrap(), [SpaceId(1)]);
     assert!(matches!(
-        rig.spaces.create(SpaceId(1), 1),
+        rig.spaces.create(SpaceId(1), 1, Placement::InPlace),
         Err(Error::AlreadyExists(_))
     ));
     rig.spaces.remove(SpaceId(1)).unwrap();
@@ -65,14 +68,20 @@ fn files_are_created_grown_in_steps_and_removed() {
     assert!(rig.spaces.get(SpaceId(1)).is_none());
     assert!(rig.spaces.find(SpaceId(1)).unwrap().is_none());
     assert!(rig.spaces.open(SpaceId(1)).is_err());
-    assert!(rig.spaces.create(SpaceId(1), 1).is_err());
+    assert!(
+        rig.spaces
+            .create(SpaceId(1), 1, Placement::InPlace)
+            .is_err()
+    );
     assert_eq!(rig.spaces.list().unwrap(), []);
 }
 
 #[test]
 fn files_are_opened_when_first_asked_for() {
     let rig = rig();
-    rig.spaces.create(SpaceId(7), 4).unwrap();
+    rig.spaces
+        .create(SpaceId(7), 4, Placement::InPlace)
+        .unwrap();
     let again = Rig::open(&rig.disk, options(Doublewrite::Off, FlushMethod::Fsync)).unwrap();
     assert!(again.spaces.get(SpaceId(7)).is_none());
     assert_eq!(again.spaces.open(SpaceId(7)).unwrap().pages(), 4);
@@ -98,7 +107,10 @@ fn missing_short_and_damaged_files_are_told_apart() {
         "{error}"
     );
 
-    let file = rig.spaces.create(SpaceId(1), 4).unwrap();
+    let file = rig
+        .spaces
+        .create(SpaceId(1), 4, Placement::InPlace)
+        .unwrap();
     let error = detail(file.require_pages(5).unwrap_err());
     assert!(error.contains("has 4 pages, 5 are in use"), "{error}");
     let error = detail(rig.read(id(1, 4)).err().unwrap());
@@ -118,7 +130,10 @@ fn missing_short_and_damaged_files_are_told_apart() {
 #[test]
 fn a_page_of_another_place_is_not_taken() {
     let rig = rig();
-    let file = rig.spaces.create(SpaceId(1), 8).unwrap();
+    let file = rig
+        .spaces
+        .create(SpaceId(1), 8, Placement::InPlace)
+        .unwrap();
     let mut writer = rig.store.writer().unwrap();
     write(&mut *writer, &pages(2, 2, 10, true)).unwrap();
     let third = rig.disk.bytes(file.path())[3 * PAGE..4 * PAGE].to_vec();
@@ -133,14 +148,20 @@ fn a_page_of_another_place_is_not_taken() {
 #[test]
 fn a_full_disk_changes_nothing() {
     let rig = rig();
-    let file = rig.spaces.create(SpaceId(1), 8).unwrap();
+    let file = rig
+        .spaces
+        .create(SpaceId(1), 8, Placement::InPlace)
+        .unwrap();
     rig.disk.set_capacity(10 * PAGE as u64);
     file.ensure_pages(9).unwrap();
     assert_eq!(file.pages(), 9, "the step did not fit, what was needed did");
     let error = file.ensure_pages(11).unwrap_err();
     assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
     assert_eq!(file.pages(), 9);
-    let error = rig.spaces.create(SpaceId(2), 11).unwrap_err();
+    let error = rig
+        .spaces
+        .create(SpaceId(2), 11, Placement::InPlace)
+        .unwrap_err();
     assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
     assert_eq!(rig.spaces.list().unwrap(), [SpaceId(1)]);
     let mut writer = rig.store.writer().unwrap();
@@ -153,8 +174,13 @@ fn a_full_disk_changes_nothing() {
 #[test]
 fn a_file_in_use_outlives_its_name() {
     let rig = rig();
-    let file = rig.spaces.create(SpaceId(1), 8).unwrap();
-    rig.spaces.create(SpaceId(2), 8).unwrap();
+    let file = rig
+        .spaces
+        .create(SpaceId(1), 8, Placement::InPlace)
+        .unwrap();
+    rig.spaces
+        .create(SpaceId(2), 8, Placement::InPlace)
+        .unwrap();
     let in_use = file.acquire().unwrap();
     rig.spaces.remove(SpaceId(1)).unwrap();
     in_use.sync().unwrap();
@@ -178,7 +204,9 @@ fn a_batch_of_more_files_than_may_be_open_is_written() {
     };
     let rig = Rig::open(&Disk::new(), few).unwrap();
     for space in 1..=30 {
-        rig.spaces.create(SpaceId(space), 4).unwrap();
+        rig.spaces
+            .create(SpaceId(space), 4, Placement::InPlace)
+            .unwrap();
     }
     let all: Vec<_> = (1..=30)
         .flat_map(|n| [(id(n, 1), 5, false), (id(n, 3), 5, true)])
@@ -199,7 +227,10 @@ fn failed_syncs_of_files_and_directories_poison() {
     for step in 0..2 {
         let rig = rig();
         rig.disk.set_fault(Fault::FailAt(step));
-        let error = rig.spaces.create(SpaceId(1), 4).unwrap_err();
+        let error = rig
+            .spaces
+            .create(SpaceId(1), 4, Placement::InPlace)
+            .unwrap_err();
         assert!(
             matches!(error, Error::Poisoned(_)),
             "step {step}: {error:?}"
@@ -220,7 +251,7 @@ fn lookups_run_beside_creation_and_removal() {
             scope.spawn(move || {
                 for n in 0..50 {
                     let space = SpaceId(1 + t * 1000 + n);
-                    spaces.create(space, 2).unwrap();
+                    spaces.create(space, 2, Placement::InPlace).unwrap();
                     spaces.open(space).unwrap().ensure_pages(4).unwrap();
                     spaces.find(SpaceId(1 + n)).unwrap();
                     if n % 2 == 0 {

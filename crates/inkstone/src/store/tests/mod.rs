@@ -4,6 +4,7 @@ pub(crate) mod disk;
 
 mod crash;
 mod files;
+mod placed;
 mod reading;
 mod refused;
 mod writing;
@@ -41,6 +42,7 @@ pub fn options(doublewrite: Doublewrite, flush_method: FlushMethod) -> StoreOpti
         doublewrite_skip_fresh: true,
         flush_method,
         open_files: 0,
+        placement: Placement::InPlace,
         pool_bytes: 128 << 20,
     }
 }

@@ -5,8 +5,12 @@ use super::*;
 #[test]
 fn adjacent_pages_come_in_one_read() {
     let rig = Rig::new(Doublewrite::Off, FlushMethod::ODirect);
-    rig.spaces.create(SpaceId(1), 64).unwrap();
-    rig.spaces.create(SpaceId(2), 8).unwrap();
+    rig.spaces
+        .create(SpaceId(1), 64, Placement::InPlace)
+        .unwrap();
+    rig.spaces
+        .create(SpaceId(2), 8, Placement::InPlace)
+        .unwrap();
     let places = [(1, 2..10), (1, 20..21), (1, 30..34), (2, 1..3)];
     let ids = places
         .into_iter()

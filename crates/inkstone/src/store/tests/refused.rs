@@ -10,7 +10,9 @@ fn rig() -> Rig {
     let rig = Rig::new(Doublewrite::On, FlushMethod::ODirect);
     let mut writer = rig.store.writer().unwrap();
     for space in 1..3 {
-        rig.spaces.create(SpaceId(space), 64).unwrap();
+        rig.spaces
+            .create(SpaceId(space), 64, Placement::InPlace)
+            .unwrap();
         let pages: Vec<_> = (0..64).map(|n| (id(space, n), 1, true)).collect();
         write(&mut *writer, &pages).unwrap();
     }

@@ -4,8 +4,12 @@ use super::*;
 
 fn rig(doublewrite: Doublewrite, flush_method: FlushMethod) -> Rig {
     let rig = Rig::new(doublewrite, flush_method);
-    rig.spaces.create(SpaceId(1), 600).unwrap();
-    rig.spaces.create(SpaceId(2), 600).unwrap();
+    rig.spaces
+        .create(SpaceId(1), 600, Placement::InPlace)
+        .unwrap();
+    rig.spaces
+        .create(SpaceId(2), 600, Placement::InPlace)
+        .unwrap();
     rig.disk.take_events();
     rig
 }
@@ -93,7 +97,9 @@ fn without_the_skip_fresh_pages_are_copied_too() {
     let mut options = options(Doublewrite::On, FlushMethod::Fsync);
     options.doublewrite_skip_fresh = false;
     let rig = Rig::open(&Disk::new(), options).unwrap();
-    rig.spaces.create(SpaceId(1), 8).unwrap();
+    rig.spaces
+        .create(SpaceId(1), 8, Placement::InPlace)
+        .unwrap();
     let mut writer = rig.store.writer().unwrap();
     write(&mut *writer, &pages(0, 5, 7, true)).unwrap();
     assert_eq!(rig.count(Counter::DoublewritePages), 5);
@@ -211,7 +217,7 @@ fn untorn_writes_are_refused_with_a_reason() {
             disk.set_limits(min, max, 0);
         }
         let rig = Rig::open(&disk, options(Doublewrite::Atomic, method));
-        let created = rig.and_then(|rig| rig.spaces.create(SpaceId(1), 4));
+        let created = rig.and_then(|rig| rig.spaces.create(SpaceId(1), 4, Placement::InPlace));
         assert!(created.is_err() && disk.events_are_no_atomic_writes());
         created.unwrap_err().to_string()
     };
@@ -238,7 +244,9 @@ fn untorn_writes_are_aligned_powers_of_two() {
         disk.set_limits(4096, unit_max, unit_max_opt);
         let options = options(Doublewrite::Atomic, FlushMethod::ODirect);
         let rig = Rig::open(&disk, options).unwrap();
-        rig.spaces.create(SpaceId(1), 64).unwrap();
+        rig.spaces
+            .create(SpaceId(1), 64, Placement::InPlace)
+            .unwrap();
         disk.take_events();
         let mut writer = rig.store.writer().unwrap();
         write(&mut *writer, &pages(3, 20, 7, false)).unwrap();
@@ -280,7 +288,11 @@ fn a_failed_sync_poisons() {
         assert!(matches!(rig.read(id(1, 0)), Err(Error::Poisoned(_))));
         let poisoned = |result: Result<()>| matches!(result, Err(Error::Poisoned(_)));
         assert!(poisoned(rig.spaces.sync_all(&rig.disk)));
-        assert!(poisoned(rig.spaces.create(SpaceId(9), 1).map(drop)));
+        assert!(poisoned(
+            rig.spaces
+                .create(SpaceId(9), 1, Placement::InPlace)
+                .map(drop)
+        ));
     }
 }
 

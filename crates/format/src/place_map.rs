@@ -1,0 +1,344 @@
+//! The place map of a placed tablespace: where the image of each page is, in units of its file.
+//!
+//! A file beside the tablespace's: a header block, then two *slots* for each block of the map,
+//! written in turns, so that one of them is whole whatever power loss does to the other. Block `n`
+//! has the places of pages `n` * [`BLOCK_PLACES`] and on.
+//!
+//! Header, the first [`BLOCK_LEN`] bytes:
+//!
+//! | bytes    | field                         |
+//! |----------|-------------------------------|
+//! | 0..4     | CRC-32C of the rest           |
+//! | 4..12    | magic, [`MAGIC`]              |
+//! | 12..16   | format version, 1             |
+//! | 16..20   | tablespace                    |
+//! | 20..24   | bytes in a page               |
+//! | 24..28   | bytes in a unit               |
+//! | 28       | codec of new images           |
+//! | 29..4096 | reserved, zero                |
+//!
+//! Block, [`BLOCK_LEN`] bytes; all zeroes: it was never written, and no page of it has an image:
+//!
+//! | bytes         | field                                                         |
+//! |---------------|---------------------------------------------------------------|
+//! | 0..4          | CRC-32C of the rest                                           |
+//! | 4..8          | number of the block                                           |
+//! | 8..16         | how often it was written: of two whole slots the higher counts |
+//! | 16 + 16 i     | the place of page i of the block                              |
+//!
+//! Place, 16 bytes; all zeroes: the page has no image:
+//!
+//! | bytes | field                      |
+//! |-------|----------------------------|
+//! | 0..4  | first unit                 |
+//! | 4..7  | bytes of the image         |
+//! | 7     | its codec                  |
+//! | 8..16 | page LSN                   |
+//!
+//! Integers are little-endian. An image is as `image` says.
+
+use crate::header::{get_u32, get_u64, put_u32, put_u64};
+use crate::image::{Codec, UNIT_LEN};
+use crate::{Corrupt, Lsn, SpaceId};
+
+/// Bytes in a block.
+pub const BLOCK_LEN: usize = 4096;
+/// Places in a block.
+pub const BLOCK_PLACES: usize = (BLOCK_LEN - PLACES) / PLACE_LEN;
+/// The first bytes of the file, behind the checksum.
+pub const MAGIC: [u8; 8] = *b"INKPLACE";
+/// The version of the file's format.
+pub const PLACE_MAP_VERSION: u32 = 1;
+
+// Header.
+const MAGIC_AT: usize = 4;
+const VERSION: usize = 12;
+const SPACE: usize = 16;
+const PAGE_SIZE: usize = 20;
+const UNIT: usize = 24;
+const CODEC: usize = 28;
+const HEADER_END: usize = 29;
+// Block.
+const NUMBER: usize = 4;
+const WRITTEN: usize = 8;
+const PLACES: usize = 16;
+const PLACE_LEN: usize = 16;
+
+const _: () = assert!(BLOCK_PLACES == 255 && BLOCK_PLACES * PLACE_LEN + PLACES == BLOCK_LEN);
+
+/// The header of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceMapHeader {
+    /// The tablespace.
+    pub space: SpaceId,
+    /// Bytes in a page.
+    pub page_size: u32,
+    /// How new images are stored.
+    pub codec: Codec,
+}
+
+impl PlaceMapHeader {
+    /// Its block.
+    pub fn encode(&self) -> [u8; BLOCK_LEN] {
+        let mut block = [0; BLOCK_LEN];
+        block[MAGIC_AT..VERSION].copy_from_slice(&MAGIC);
+        put_u32(&mut block, VERSION, PLACE_MAP_VERSION);
+        put_u32(&mut block, SPACE, self.space.0);
+        put_u32(&mut block, PAGE_SIZE, self.page_size);
+        put_u32(&mut block, UNIT, UNIT_LEN as u32);
+        block[CODEC] = self.codec as u8;
+        stamp(&mut block);
+        block
+    }
+
+    /// The header in a block.
+    pub fn decode(block: &[u8; BLOCK_LEN]) -> Result<Self, Corrupt> {
+        check(block)?;
+        if block[MAGIC_AT..VERSION] != MAGIC {
+            return Err(Corrupt::at(MAGIC_AT, "this is no place map"));
+        }
+        let version = get_u32(block, VERSION);
+        if version != PLACE_MAP_VERSION {
+            let detail = format!("a place map of version {version}, not {PLACE_MAP_VERSION}");
+            return Err(Corrupt::at(VERSION, detail));
+        }
+        let unit = get_u32(block, UNIT);
+        if unit as usize != UNIT_LEN {
+            let detail = format!("units of {unit} bytes, not {UNIT_LEN}");
+            return Err(Corrupt::at(UNIT, detail));
+        }
+        if let Some(at) = block[HEADER_END..].iter().position(|&byte| byte != 0) {
+            return Err(Corrupt::at(HEADER_END + at, "reserved bytes are set"));
+        }
+        Ok(Self {
+            space: SpaceId(get_u32(block, SPACE)),
+            page_size: get_u32(block, PAGE_SIZE),
+            codec: Codec::of(block[CODEC]).ok_or_else(|| no_codec(CODEC, block[CODEC]))?,
+        })
+    }
+}
+
+/// Where the image of a page is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The first unit.
+    pub unit: u32,
+    /// Bytes of the image; 0: there is none.
+    pub length: u32,
+    /// How it is stored.
+    pub codec: Codec,
+    /// The page LSN in it.
+    pub lsn: Lsn,
+}
+
+impl Place {
+    /// Whether the page has no image.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Units that it takes.
+    pub fn units(&self) -> u32 {
+        self.length.div_ceil(UNIT_LEN as u32)
+    }
+
+    fn encode(&self, to: &mut [u8]) {
+        put_u32(to, 0, self.unit);
+        put_u32(to, 4, self.length | u32::from(self.codec as u8) << 24);
+        put_u64(to, 8, self.lsn.0);
+    }
+
+    fn decode(from: &[u8], at: usize) -> Result<Self, Corrupt> {
+        let second = get_u32(from, 4);
+        let codec = (second >> 24) as u8;
+        Ok(Self {
+            unit: get_u32(from, 0),
+            length: second & 0xff_ffff,
+            codec: Codec::of(codec).ok_or_else(|| no_codec(at + 7, codec))?,
+            lsn: Lsn(get_u64(from, 8)),
+        })
+    }
+}
+
+/// A block of the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceBlock {
+    /// How often it was written.
+    pub written: u64,
+    /// Of each of its pages.
+    pub places: Vec<Place>,
+}
+
+impl PlaceBlock {
+    /// One that was never written.
+    pub fn empty() -> Self {
+        Self {
+            written: 0,
+            places: vec![Place::default(); BLOCK_PLACES],
+        }
+    }
+
+    /// The block of what its two slots hold; an error if neither can be believed.
+    pub fn choose(number: u32, slots: [&[u8; BLOCK_LEN]; 2]) -> Result<Self, Corrupt> {
+        let read = slots.map(|slot| decode_block(number, slot));
+        match read {
+            [Ok(a), Ok(b)] => Ok(if a.written >= b.written { a } else { b }),
+            // The other one was being written when power was lost.
+            [Ok(block), Err(_)] | [Err(_), Ok(block)] => Ok(block),
+            [Err(error), Err(_)] => Err(error),
+        }
+    }
+}
+
+/// Reads a whole file: its header, and the places of pages 0 and on.
+pub fn parse(file: &[u8]) -> Result<(PlaceMapHeader, Vec<Place>), Corrupt> {
+    let mut blocks = file.as_chunks::<BLOCK_LEN>().0.iter();
+    let header = blocks.next();
+    let header = header.ok_or_else(|| Corrupt::at(0, "the place map has no header"))?;
+    let header = PlaceMapHeader::decode(header)?;
+    let mut places = Vec::new();
+    for (number, slots) in blocks.as_slice().chunks_exact(2).enumerate() {
+        let number = number as u32;
+        let at = slot_offset(number, 0) as usize;
+        let block = PlaceBlock::choose(number, [&slots[0], &slots[1]]);
+        let block = block.map_err(|c| Corrupt::at(at + c.offset, c.detail))?;
+        places.extend(block.places);
+    }
+    Ok((header, places))
+}
+
+/// A block as it goes into its slot.
+pub fn encode_block(number: u32, written: u64, places: &[Place]) -> [u8; BLOCK_LEN] {
+    let mut block = [0; BLOCK_LEN];
+    put_u32(&mut block, NUMBER, number);
+    put_u64(&mut block, WRITTEN, written);
+    for (place, to) in places
+        .iter()
+        .zip(block[PLACES..].chunks_exact_mut(PLACE_LEN))
+    {
+        place.encode(to);
+    }
+    stamp(&mut block);
+    block
+}
+
+fn decode_block(number: u32, block: &[u8; BLOCK_LEN]) -> Result<PlaceBlock, Corrupt> {
+    if block.iter().all(|&byte| byte == 0) {
+        return Ok(PlaceBlock::empty());
+    }
+    check(block)?;
+    let found = get_u32(block, NUMBER);
+    if found != number {
+        let detail = format!("block {found} of the map, not {number}");
+        return Err(Corrupt::at(NUMBER, detail));
+    }
+    let places = block[PLACES..].chunks_exact(PLACE_LEN).enumerate();
+    let places = places.map(|(n, place)| Place::decode(place, PLACES + n * PLACE_LEN));
+    Ok(PlaceBlock {
+        written: get_u64(block, WRITTEN),
+        places: places.collect::<Result<_, _>>()?,
+    })
+}
+
+/// Where a block goes when it is written the `written`th time: offset in the file.
+pub fn slot_offset(number: u32, written: u64) -> u64 {
+    (1 + 2 * u64::from(number) + written % 2) * BLOCK_LEN as u64
+}
+
+/// Bytes of a file with so many blocks.
+pub fn file_bytes(blocks: u32) -> u64 {
+    slot_offset(blocks, 0)
+}
+
+fn stamp(block: &mut [u8; BLOCK_LEN]) {
+    let crc = crc32c::crc32c(&block[4..]);
+    put_u32(block, 0, crc);
+}
+
+fn check(block: &[u8; BLOCK_LEN]) -> Result<(), Corrupt> {
+    let (stored, computed) = (get_u32(block, 0), crc32c::crc32c(&block[4..]));
+    if stored == computed {
+        return Ok(());
+    }
+    let detail = format!("checksum {stored:08x}, computed {computed:08x}");
+    Err(Corrupt::at(0, detail))
+}
+
+fn no_codec(at: usize, found: u8) -> Corrupt {
+    Corrupt::at(at, format!("codec {found} is not known"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Vec<Place> {
+        let place = |n: u32| match n % 3 {
+            0 => Place::default(),
+            codec => Place {
+                unit: 7 * n,
+                length: 100 + 257 * n,
+                codec: Codec::of(codec as u8 - 1).unwrap(),
+                lsn: Lsn(1 << 40 | u64::from(n)),
+            },
+        };
+        (0..BLOCK_PLACES as u32).map(place).collect()
+    }
+
+    #[test]
+    fn a_block_is_what_its_newest_whole_slot_says() {
+        let (older, newer) = (
+            encode_block(3, 4, &places()),
+            encode_block(3, 5, &places()[1..]),
+        );
+        let chosen = PlaceBlock::choose(3, [&older, &newer]).unwrap();
+        assert_eq!(chosen.written, 5);
+        let mut torn = newer;
+        torn[512..1024].fill(0);
+        let chosen = PlaceBlock::choose(3, [&older, &torn]).unwrap();
+        assert_eq!((chosen.written, chosen.places), (4, places()));
+        let never = [0; BLOCK_LEN];
+        assert_eq!(
+            PlaceBlock::choose(3, [&never, &torn]).unwrap(),
+            PlaceBlock::empty()
+        );
+        let mut other = older;
+        other[900] ^= 1;
+        assert!(PlaceBlock::choose(3, [&other, &torn]).is_err());
+        assert!(PlaceBlock::choose(4, [&older, &older]).is_err());
+    }
+
+    #[test]
+    fn slots_do_not_overlap() {
+        let mut offsets: Vec<_> = (0..4)
+            .flat_map(|number| [slot_offset(number, 6), slot_offset(number, 7)])
+            .collect();
+        offsets.dedup();
+        let expected: Vec<_> = (1..=8).map(|n| n * BLOCK_LEN as u64).collect();
+        assert_eq!(offsets, expected);
+        assert_eq!(file_bytes(4), 9 * BLOCK_LEN as u64);
+    }
+
+    #[test]
+    fn a_header_is_read_or_refused() {
+        let header = PlaceMapHeader {
+            space: SpaceId(5),
+            page_size: 16384,
+            codec: Codec::Lz4,
+        };
+        let block = header.encode();
+        assert_eq!(PlaceMapHeader::decode(&block).unwrap(), header);
+        for at in [6, 13, 18, 26, 28, 100] {
+            let mut damaged = block;
+            damaged[at] ^= 0x10;
+            assert!(PlaceMapHeader::decode(&damaged).is_err(), "byte {at}");
+            stamp(&mut damaged);
+            let passes = PlaceMapHeader::decode(&damaged).is_ok();
+            assert_eq!(
+                passes,
+                (16..24).contains(&at),
+                "byte {at}, with its checksum"
+            );
+        }
+    }
+}

@@ -1,0 +1,741 @@
+//! Placed pages: an image of a page is written once, compressed, to units of the file that nothing
+//! needs, and never over bytes that recovery may need. So no page is torn, and none needs a copy.
+//!
+//! Where each page is, the *place map* says: a file of its own beside the tablespace's
+//! (`inkstone_format::place_map`), all of it in memory, 16 bytes a page.
+//!
+//! # A page is written
+//!
+//! 1. Its image goes to free units, and is synced.
+//! 2. The map in memory says so ([`PlacedPages::land`]); from now on it is read there.
+//! 3. The block of the map is written to the slot that is not the newest, and synced
+//!    ([`PlacedPages::settle`]): before the next checkpoint, or when much waits for it.
+//! 4. The units that it had before are free.
+//!
+//! # What holds after a crash
+//!
+//! The map is as the newest whole slot of each block says. Whatever a durable slot names is whole:
+//! it was durable before the slot was written (1 before 3), and its units are not used again
+//! before another slot of the block is durable (4). What the images lack is in the log from the
+//! checkpoint on: a page counts as clean when it has landed, and before a checkpoint passes that
+//! every block of which a page has landed is settled. That a block is newer than the checkpoint
+//! does no harm: redo passes over what a page has.
+//!
+//! A block that was written and not synced when the process died may be read, and be lost with
+//! power later: the file of the map is synced when it is opened, before units are given out.
+//!
+//! # Promises
+//!
+//! 1. No unit is written that a place in memory, a durable slot or one that is being written
+//!    names. Checked by `Units::take`. Tested by
+//!    `whatever_a_crash_leaves_is_a_map_of_whole_images`.
+//! 2. What was placed and settled is read after power loss; what was only placed is read, or what
+//!    was there before. Tested by `whatever_a_crash_leaves_is_a_map_of_whole_images`.
+//! 3. A full disk changes nothing: no image, no place. Tested by `a_full_disk_places_nothing`.
+//!
+//! # Latches
+//!
+//! `settling`, then `growing` (both held across I/O), then `state` (never held across I/O).
+
+mod map_file;
+mod units;
+
+use super::open_files::OpenFiles;
+use super::table_file::TableFile;
+use crate::counters::{Counter, Counters};
+use crate::mutants::{self, Mutant};
+use crate::paranoid::{MANY, paranoid};
+use crate::poison::Poison;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::{Error, Result};
+use inkstone_format::header::page_lsn;
+use inkstone_format::image::{self, Codec, Made, UNIT_LEN};
+use inkstone_format::place_map::{BLOCK_PLACES, Place, PlaceMapHeader, encode_block};
+use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
+use inkstone_io::AlignedBuffer;
+use map_file::MapFile;
+use std::sync::Arc;
+use units::{Extent, Units};
+
+pub use map_file::is_place_map_file_name;
+pub(super) use map_file::{is_empty_place_map, parse_place_map_file_name, place_map_file_name};
+
+/// The part of a file's units that may wait for a block of the map before that is written for
+/// them.
+const WAITING_PARTS: u32 = 8;
+/// So many may wait in any case.
+const WAITING_MIN: u32 = 256;
+/// A file grows by this part of itself, within these bounds.
+const GROWTH_PARTS: u32 = 8;
+const GROWTH_UNITS: std::ops::RangeInclusive<u32> = 16..=4096;
+/// The file is cut when so many units at its end are free, and this part of it.
+const CUT_UNITS_MIN: u32 = 1024;
+const CUT_PARTS: u32 = 8;
+/// Buffers for reading that are kept.
+const IDLE_BUFFERS_MAX: usize = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PlacedPages {
+    space: SpaceId,
+    page_size: u32,
+    codec: Codec,
+    data: Arc<TableFile>,
+    map: MapFile,
+    open_files: Arc<OpenFiles>,
+    counters: Arc<Counters>,
+    poison: Poison,
+    state: Mutex<State>,
+    /// Some block is to be written.
+    is_dirty: AtomicBool,
+    /// Held while blocks are written.
+    settling: Mutex<()>,
+    /// Held while the file's size changes.
+    growing: Mutex<()>,
+    idle: Mutex<Vec<AlignedBuffer>>,
+}
+
+#[derive(Debug)]
+struct State {
+    places: Vec<Place>,
+    blocks: Vec<Block>,
+    units: Units,
+    /// Units that blocks have waiting.
+    waiting: u32,
+}
+
+impl State {
+    /// Each block has its pages, and what waits is counted.
+    fn check(&self) {
+        paranoid!(
+            self.places.len() == self.blocks.len() * BLOCK_PLACES,
+            "{} places in {} blocks of a map",
+            self.places.len(),
+            self.blocks.len()
+        );
+        let first = self.blocks.len().saturating_sub(MANY);
+        let waiting = self.blocks[first..].iter().flat_map(|block| &block.waiting);
+        let waiting: u32 = waiting.map(|extent| extent.length).sum();
+        paranoid!(
+            waiting <= self.waiting,
+            "{waiting} units wait in blocks, and {} in all",
+            self.waiting
+        );
+    }
+}
+
+/// What is to be known of a block of the map.
+#[derive(Debug, Default)]
+struct Block {
+    /// How often it was written, and is durable.
+    written: u64,
+    is_dirty: bool,
+    /// Pages the present place of which a slot names, or may.
+    named: [u64; BLOCK_PLACES.div_ceil(64)],
+    /// Units that a slot names, and no page has any more.
+    waiting: Vec<Extent>,
+}
+
+impl Block {
+    fn is_named(&self, page: usize) -> bool {
+        self.named[page / 64] >> (page % 64) & 1 == 1
+    }
+    fn forget_name(&mut self, page: usize) {
+        self.named[page / 64] &= !(1 << (page % 64));
+    }
+}
+
+/// A block that is being written.
+struct Due {
+    number: u32,
+    bytes: [u8; inkstone_format::place_map::BLOCK_LEN],
+    /// How often it was written, with this.
+    written: u64,
+    /// Free when it is durable.
+    waiting: Vec<Extent>,
+}
+
+/// An image that has units, and is to be written there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placing {
+    pub page: PageNo,
+    pub place: Place,
+}
+
+impl Placing {
+    /// Bytes of its units.
+    pub fn unit_bytes(&self) -> usize {
+        self.place.units() as usize * UNIT_LEN
+    }
+
+    /// Where they are in the file.
+    pub fn offset(&self) -> u64 {
+        u64::from(self.place.unit) * UNIT_LEN as u64
+    }
+
+    fn extent(&self) -> Extent {
+        extent_of(&self.place)
+    }
+}
+
+fn extent_of(place: &Place) -> Extent {
+    Extent {
+        start: place.unit,
+        length: place.units(),
+    }
+}
+
+/// What placed pages share with the files of the database.
+pub(super) struct Shared {
+    pub open_files: Arc<OpenFiles>,
+    pub counters: Arc<Counters>,
+    pub poison: Poison,
+}
+
+impl PlacedPages {
+    /// Makes the map of a new tablespace: durable but for its name.
+    pub fn create(
+        header: PlaceMapHeader,
+        data: Arc<TableFile>,
+        map: Arc<TableFile>,
+        shared: Shared,
+    ) -> Result<Self> {
+        let map = MapFile::create(map, &shared.open_files, &header)?;
+        let state = State {
+            places: Vec::new(),
+            blocks: Vec::new(),
+            units: Units::new(0),
+            waiting: 0,
+        };
+        Ok(Self::new(header, data, map, state, shared))
+    }
+
+    /// Reads the map of a tablespace. `data_bytes`: the length of its file. The codec is the
+    /// map's.
+    pub fn open(
+        expected: PlaceMapHeader,
+        data: Arc<TableFile>,
+        data_bytes: u64,
+        map: Arc<TableFile>,
+        shared: Shared,
+    ) -> Result<Self> {
+        let (map, header, blocks) = MapFile::open(map, &shared.open_files)?;
+        let (space, page_size) = (expected.space, expected.page_size);
+        if header.space != space || header.page_size != page_size {
+            let detail = format!(
+                "the place map of tablespace {} with pages of {} bytes, not of {space} with \
+                 {page_size}",
+                header.space, header.page_size
+            );
+            return Err(Error::corrupt_file(map.path(), 0, detail));
+        }
+        let count = u32::try_from(data_bytes / UNIT_LEN as u64).unwrap_or(u32::MAX);
+        let mut state = State {
+            places: Vec::with_capacity(blocks.len() * BLOCK_PLACES),
+            blocks: Vec::with_capacity(blocks.len()),
+            units: Units::new(count),
+            waiting: 0,
+        };
+        for block in blocks {
+            let mut named = Block {
+                written: block.written,
+                ..Block::default()
+            };
+            for (n, place) in block.places.iter().enumerate() {
+                if place.is_empty() {
+                    continue;
+                }
+                named.named[n / 64] |= 1 << (n % 64);
+                if !state.units.occupy(extent_of(place)) {
+                    let page = PageId::new(space, PageNo((state.places.len() + n) as u32));
+                    let detail = format!(
+                        "the image of page {page} is said to be in units {} to {} of {count}, \
+                         which are not there, or another page's",
+                        place.unit,
+                        u64::from(place.unit) + u64::from(place.units())
+                    );
+                    return Err(Error::corrupt_file(map.path(), 0, detail));
+                }
+            }
+            state.places.extend(&block.places);
+            state.blocks.push(named);
+        }
+        Ok(Self::new(header, data, map, state, shared))
+    }
+
+    fn new(
+        header: PlaceMapHeader,
+        data: Arc<TableFile>,
+        map: MapFile,
+        state: State,
+        shared: Shared,
+    ) -> Self {
+        Self {
+            space: header.space,
+            page_size: header.page_size,
+            codec: header.codec,
+            data,
+            map,
+            open_files: shared.open_files,
+            counters: shared.counters,
+            poison: shared.poison,
+            state: Mutex::new(state),
+            is_dirty: AtomicBool::new(false),
+            settling: Mutex::new(()),
+            growing: Mutex::new(()),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// How many pages the map has room for.
+    pub fn pages(&self) -> u32 {
+        self.state.lock().places.len() as u32
+    }
+
+    /// Bytes of the tablespace's file.
+    pub fn file_bytes(&self) -> u64 {
+        u64::from(self.state.lock().units.count()) * UNIT_LEN as u64
+    }
+
+    /// Bytes of the units that pages have.
+    #[cfg(test)]
+    pub fn live_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let live = state.places.iter().map(Place::units);
+        live.map(u64::from).sum::<u64>() * UNIT_LEN as u64
+    }
+
+    /// Puts the page of an image into `page`, if the image is still its own: false if not, or if
+    /// there is anything wrong with it.
+    pub fn unpack(&self, number: PageNo, place: &Place, image: &[u8], page: &mut [u8]) -> bool {
+        let id = PageId::new(self.space, number);
+        let made = Made {
+            codec: place.codec,
+            length: place.length,
+        };
+        image::unpack(made, id, image, page).is_ok()
+            && page_lsn(page) == place.lsn
+            && self.place(number) == *place
+    }
+
+    /// Where a page is.
+    pub fn place(&self, page: PageNo) -> Place {
+        let state = self.state.lock();
+        state
+            .places
+            .get(page.0 as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Makes room in the map for `pages` pages, and in the file for some of them: when the disk is
+    /// full nothing changes.
+    pub fn ensure_pages(&self, pages: u32) -> Result<()> {
+        let _growing = self.growing.lock();
+        let now = self.state.lock().blocks.len() as u32;
+        let blocks = pages.div_ceil(BLOCK_PLACES as u32);
+        paranoid!(pages > 0, "a place map is to have room for no page");
+        if blocks > now {
+            self.map.grow(&self.open_files, now, blocks)?;
+        }
+        let (free, count) = {
+            let state = self.state.lock();
+            (state.units.free(), state.units.count())
+        };
+        let wanted = growth(count).max(2 * self.reserve());
+        if free < wanted {
+            self.grow_by(wanted)?;
+        }
+        let mut state = self.state.lock();
+        let blocks = blocks.max(state.blocks.len() as u32) as usize;
+        state.blocks.resize_with(blocks, Block::default);
+        state.places.resize(blocks * BLOCK_PLACES, Place::default());
+        Ok(())
+    }
+
+    /// The caller holds `growing`.
+    fn grow_by(&self, units: u32) -> Result<()> {
+        self.poison.check()?;
+        paranoid!(units > 0, "a file grows by nothing");
+        let count = self.state.lock().units.count();
+        let in_use = self
+            .data
+            .acquire(&self.open_files, inkstone_io::Create::Never)?;
+        let (start, length) = (
+            u64::from(count) * UNIT_LEN as u64,
+            u64::from(units) * UNIT_LEN as u64,
+        );
+        let grown = in_use.change_size(|file| file.allocate(start, length));
+        grown.map_err(|e| Error::io("extend", self.data.path(), e))?;
+        self.state.lock().units.grow(count + units);
+        Ok(())
+    }
+
+    /// Makes the images of some pages, one behind the other in `room`, and finds units for them.
+    /// Those for which there are none are left out; the error says why.
+    pub fn prepare<'p>(
+        &self,
+        pages: impl Iterator<Item = (PageNo, Lsn, &'p [u8])>,
+        room: &mut [u8],
+        packed: &mut Vec<u8>,
+    ) -> (Vec<Placing>, Option<Error>) {
+        let (mut at, mut made) = (0, Vec::new());
+        for (page, lsn, bytes) in pages {
+            let id = PageId::new(self.space, page);
+            let image = image::make(self.codec, (id, lsn), bytes, &mut room[at..], packed);
+            at += image.unit_bytes();
+            made.push((page, lsn, image));
+        }
+        let units = (at / UNIT_LEN) as u32;
+        paranoid!(
+            at <= room.len() && at.is_multiple_of(UNIT_LEN) && !made.is_empty(),
+            "{} images take {at} bytes of {}",
+            made.len(),
+            room.len()
+        );
+        match self.take_all(&made, units) {
+            Ok(placings) => (placings, None),
+            // Some of them at least: what they leave is free when the map is settled.
+            Err(error) => (self.take_some(&made), Some(error)),
+        }
+    }
+
+    fn take_all(&self, made: &[(PageNo, Lsn, Made)], units: u32) -> Result<Vec<Placing>> {
+        loop {
+            if let Some(placings) = self.try_take_all(made, units) {
+                return Ok(placings);
+            }
+            if self.state.lock().waiting > units {
+                self.settle()?;
+                if let Some(placings) = self.try_take_all(made, units) {
+                    return Ok(placings);
+                }
+            }
+            let growing = self.growing.lock();
+            let step = growth(self.state.lock().units.count()).max(units);
+            let grown = match self.grow_by(step) {
+                Err(Error::DiskFull { .. }) if step > units => self.grow_by(units),
+                grown => grown,
+            };
+            drop(growing);
+            match grown {
+                Err(error @ Error::DiskFull { .. }) => {
+                    self.settle()?;
+                    return self.try_take_all(made, units).ok_or(error);
+                }
+                grown => grown?,
+            }
+        }
+    }
+
+    /// The first of them, as many as find a place, of the reserve too.
+    fn take_some(&self, made: &[(PageNo, Lsn, Made)]) -> Vec<Placing> {
+        let mut state = self.state.lock();
+        let placings = made
+            .iter()
+            .map_while(|&(page, lsn, Made { codec, length })| {
+                let unit = state.units.take(length.div_ceil(UNIT_LEN as u32))?.start;
+                let place = Place {
+                    unit,
+                    length,
+                    codec,
+                    lsn,
+                };
+                Some(Placing { page, place })
+            });
+        placings.collect()
+    }
+
+    /// One run for all, else one for each; `None` if some find no place.
+    fn try_take_all(&self, made: &[(PageNo, Lsn, Made)], units: u32) -> Option<Vec<Placing>> {
+        let mut state = self.state.lock();
+        if state.units.free() < units.saturating_add(self.reserve()) {
+            return None;
+        }
+        let mut run = state.units.take(units).map(|extent| extent.start);
+        let mut placings = Vec::with_capacity(made.len());
+        for &(page, lsn, Made { codec, length }) in made {
+            let needed = length.div_ceil(UNIT_LEN as u32);
+            let unit = match &mut run {
+                Some(next) => {
+                    let unit = *next;
+                    *next += needed;
+                    Some(unit)
+                }
+                None => state.units.take(needed).map(|extent| extent.start),
+            };
+            let Some(unit) = unit else {
+                for placing in &placings {
+                    state.units.give_back(Placing::extent(placing));
+                }
+                return None;
+            };
+            let place = Place {
+                unit,
+                length,
+                codec,
+                lsn,
+            };
+            placings.push(Placing { page, place });
+        }
+        paranoid!(
+            placings.len() == made.len(),
+            "{} of {} images have a place",
+            placings.len(),
+            made.len()
+        );
+        Some(placings)
+    }
+
+    /// Units that are left for when the disk is full: a page that is written there leaves its own,
+    /// so pages go on being written, a few at a time.
+    fn reserve(&self) -> u32 {
+        2 * self.page_size.div_ceil(UNIT_LEN as u32)
+    }
+
+    /// Images that could not be written: their units are free again.
+    pub fn give_up(&self, placings: &[Placing]) {
+        let mut state = self.state.lock();
+        for placing in placings {
+            state.units.give_back(placing.extent());
+        }
+    }
+
+    /// Images that are durable: the pages are there from now on.
+    pub fn land(&self, placings: &[Placing]) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        for placing in placings {
+            let page = placing.page.0 as usize;
+            paranoid!(
+                !placing.place.is_empty(),
+                "page {} is placed nowhere",
+                placing.page
+            );
+            let Some(place) = state.places.get_mut(page) else {
+                // The tablespace was cut meanwhile.
+                state.units.give_back(placing.extent());
+                continue;
+            };
+            let old = std::mem::replace(place, placing.place);
+            let block = &mut state.blocks[page / BLOCK_PLACES];
+            state.waiting += block.leave(page % BLOCK_PLACES, &old, &mut state.units);
+        }
+        self.is_dirty.store(true, Ordering::Release);
+    }
+
+    /// Pages from `from` on are gone.
+    pub fn cut(&self, from: u32) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        for page in from as usize..state.places.len() {
+            let old = std::mem::take(&mut state.places[page]);
+            if !old.is_empty() {
+                let block = &mut state.blocks[page / BLOCK_PLACES];
+                state.waiting += block.leave(page % BLOCK_PLACES, &old, &mut state.units);
+            }
+        }
+        self.is_dirty.store(true, Ordering::Release);
+    }
+
+    /// Whether so much waits for the map that it is to be written now.
+    pub fn is_settling_due(&self) -> bool {
+        let state = self.state.lock();
+        state.waiting > (state.units.count() / WAITING_PARTS).max(WAITING_MIN)
+    }
+
+    /// Writes the blocks of the map that do not say where their pages are, and makes them durable;
+    /// then the units that pages had before are free.
+    pub fn settle(&self) -> Result<()> {
+        if !self.is_dirty.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _settling = self.settling.lock();
+        self.poison.check()?;
+        let due = self.take_due();
+        let written = self.map.write(&self.open_files, &due);
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let mut freed = 0;
+        paranoid!(
+            due.len() <= state.blocks.len(),
+            "{} blocks of {} were written",
+            due.len(),
+            state.blocks.len()
+        );
+        for due in due {
+            let block = &mut state.blocks[due.number as usize];
+            if written.is_err() {
+                // The same slot again next time: the other one is what is durable.
+                block.is_dirty = true;
+                block.waiting.extend(due.waiting);
+                continue;
+            }
+            block.written = due.written;
+            for extent in due.waiting {
+                state.units.give_back(extent);
+                freed += extent.length;
+            }
+        }
+        paranoid!(
+            freed <= state.waiting,
+            "{freed} units are free of {} that waited",
+            state.waiting
+        );
+        state.waiting -= freed;
+        if written.is_err() {
+            self.is_dirty.store(true, Ordering::Release);
+        }
+        written
+    }
+
+    fn take_due(&self) -> Vec<Due> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        self.is_dirty.store(false, Ordering::Release);
+        state.check();
+        let mut due = Vec::new();
+        for (number, block) in state.blocks.iter_mut().enumerate() {
+            if !std::mem::take(&mut block.is_dirty) {
+                continue;
+            }
+            let first = number * BLOCK_PLACES;
+            let places = &state.places[first..first + BLOCK_PLACES];
+            let written = block.written + 1;
+            // From now on it may be what a crash leaves.
+            for (n, place) in places.iter().enumerate() {
+                block.named[n / 64] |= u64::from(!place.is_empty()) << (n % 64);
+            }
+            due.push(Due {
+                number: number as u32,
+                bytes: encode_block(number as u32, written, places),
+                written,
+                waiting: std::mem::take(&mut block.waiting),
+            });
+        }
+        due
+    }
+
+    /// Gives the free end of the file back to the file system, if it is long.
+    pub fn cut_file(&self) -> Result<()> {
+        let _growing = self.growing.lock();
+        let count = {
+            let mut state = self.state.lock();
+            let (count, free) = (state.units.count(), state.units.free_at_end());
+            if free < CUT_UNITS_MIN || free < count / CUT_PARTS * 2 {
+                return Ok(());
+            }
+            let count = count - free + growth(count).min(free);
+            paranoid!(
+                count <= state.units.count(),
+                "a file of {} units is cut to {count}",
+                state.units.count()
+            );
+            state.units.cut(count);
+            count
+        };
+        let in_use = self
+            .data
+            .acquire(&self.open_files, inkstone_io::Create::Never)?;
+        let length = u64::from(count) * UNIT_LEN as u64;
+        let cut = in_use.change_size(|file| file.set_len(length));
+        cut.map_err(|e| Error::io("cut", self.data.path(), e))
+    }
+
+    /// Reads a page, whichever checksum it has; one that was never written is zeroes. The page LSN
+    /// that it must have.
+    pub fn read(&self, page: PageNo, buffer: &mut [u8]) -> Result<Option<Lsn>> {
+        let idle = self.idle.lock().pop();
+        let mut room = idle.unwrap_or_else(|| AlignedBuffer::zeroed(self.page_size as usize));
+        let read = self.read_into(page, buffer, &mut room);
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_BUFFERS_MAX {
+            idle.push(room);
+        }
+        read
+    }
+
+    fn read_into(
+        &self,
+        page: PageNo,
+        buffer: &mut [u8],
+        room: &mut AlignedBuffer,
+    ) -> Result<Option<Lsn>> {
+        loop {
+            let place = self.place(page);
+            if place.is_empty() {
+                buffer.fill(0);
+                return Ok(None);
+            }
+            let read = self.read_image(page, &place, room, buffer);
+            // Its units may be another page's by now if it was placed anew meanwhile.
+            if self.place(page) == place {
+                return read.map(|()| Some(place.lsn));
+            }
+        }
+    }
+
+    fn read_image(
+        &self,
+        page: PageNo,
+        place: &Place,
+        room: &mut AlignedBuffer,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        let id = PageId::new(self.space, page);
+        let units = place.units() as usize * UNIT_LEN;
+        paranoid!(
+            buffer.len() == self.page_size as usize,
+            "page {id} is read into {} bytes",
+            buffer.len()
+        );
+        let Some(room) = room.get_mut(..units) else {
+            let detail = format!("an image of {} bytes", place.length);
+            return Err(Error::corrupt_page(
+                self.data.path(),
+                id,
+                Corrupt::at(0, detail),
+            ));
+        };
+        let in_use = self
+            .data
+            .acquire(&self.open_files, inkstone_io::Create::Never)?;
+        let offset = u64::from(place.unit) * UNIT_LEN as u64;
+        let read = in_use.bytes().read_at(room, offset);
+        drop(in_use);
+        read.map_err(|e| Error::io(format!("read page {id} of"), self.data.path(), e))?;
+        self.counters.add(Counter::DataReadCalls, 1);
+        let made = Made {
+            codec: place.codec,
+            length: place.length,
+        };
+        image::unpack(made, id, room, buffer)
+            .map_err(|c| Error::corrupt_page(self.data.path(), id, c))
+    }
+}
+
+impl Block {
+    /// A page of it has left its place: how many units wait until the block is durable again.
+    fn leave(&mut self, page: usize, old: &Place, units: &mut Units) -> u32 {
+        paranoid!(page < BLOCK_PLACES, "page {page} of a block");
+        self.is_dirty = true;
+        if old.is_empty() {
+            return 0;
+        }
+        let extent = extent_of(old);
+        if self.is_named(page) && !mutants::on(Mutant::UnitsFreedEarly) {
+            self.forget_name(page);
+            self.waiting.push(extent);
+            extent.length
+        } else {
+            units.give_back(extent);
+            0
+        }
+    }
+}
+
+/// By how many units a file of so many grows.
+fn growth(count: u32) -> u32 {
+    (count / GROWTH_PARTS).clamp(*GROWTH_UNITS.start(), *GROWTH_UNITS.end())
+}

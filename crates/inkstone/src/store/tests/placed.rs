@@ -1,0 +1,187 @@
+//! Placed pages: what a crash leaves, a full disk, and space that is used again.
+
+use super::*;
+use inkstone_format::image::Codec;
+use std::collections::BTreeMap;
+
+const PAGE_SIZE: usize = 16 << 10;
+const SPACE: SpaceId = SpaceId(1);
+
+fn placed() -> StoreOptions {
+    StoreOptions {
+        page_size: PAGE_SIZE as u32,
+        placement: Placement::Placed(Codec::Lz4),
+        ..options(Doublewrite::On, FlushMethod::ODirect)
+    }
+}
+
+/// A page of this LSN: one of four lies in a unit, in two, in three, or in four.
+fn image_of(id: PageId, lsn: u64) -> AlignedBuffer {
+    let mut bytes = AlignedBuffer::zeroed(PAGE_SIZE);
+    init_page(&mut bytes, id, PageType::Leaf);
+    set_page_lsn(&mut bytes, Lsn(lsn));
+    let mut random = Random(id.to_u64() ^ lsn << 20 | 1);
+    let noise = 24 + 4050 * (random.next() % 5) as usize;
+    for byte in &mut bytes[24..noise.min(PAGE_SIZE)] {
+        *byte = random.next() as u8;
+    }
+    bytes
+}
+
+fn is_image(bytes: &[u8], id: PageId, lsn: u64) -> bool {
+    bytes[4..] == image_of(id, lsn)[4..] && check_page(bytes, id).is_ok()
+}
+
+fn write_images(
+    writer: &mut dyn crate::buffer::PageWriter,
+    pages: &BTreeMap<u32, u64>,
+) -> Result<()> {
+    let ids = pages.iter().map(|(&page, &lsn)| (id(SPACE.0, page), lsn));
+    let mut bytes: Vec<_> = ids.clone().map(|(id, lsn)| image_of(id, lsn)).collect();
+    let images = bytes.iter_mut().zip(ids).map(|(bytes, (id, _))| PageImage {
+        id,
+        fresh: false,
+        oldest: Lsn(0),
+        again: false,
+        landed: Default::default(),
+        bytes,
+    });
+    writer.write(&mut images.collect::<Vec<_>>())
+}
+
+/// LSNs of a page: what a settled map names, and what was written since; 0: nothing.
+#[derive(Clone, Debug, Default)]
+struct Versions {
+    settled: u64,
+    since: Vec<u64>,
+}
+
+/// Writes and settles until something fails.
+fn work(
+    rig: &Rig,
+    model: &mut BTreeMap<u32, Versions>,
+    random: &mut Random,
+    from: u64,
+) -> Result<()> {
+    let mut writer = rig.store.writer()?;
+    for lsn in from..from + 9 {
+        let count = 1 + random.below(8);
+        let batch: BTreeMap<u32, u64> =
+            (0..count).map(|_| (random.below(24) as u32, lsn)).collect();
+        for &page in batch.keys() {
+            model.entry(page).or_default().since.push(lsn);
+        }
+        write_images(&mut *writer, &batch)?;
+        if random.below(3) == 0 {
+            rig.spaces.settle_places()?;
+            for versions in model.values_mut() {
+                versions.settled = versions.since.last().copied().unwrap_or(versions.settled);
+                versions.since.clear();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Each page is whole, as settled or as written since. What is there is settled now.
+fn check(rig: &Rig, model: &mut BTreeMap<u32, Versions>) {
+    let mut bytes = AlignedBuffer::zeroed(PAGE_SIZE);
+    for (&page, versions) in model.iter_mut() {
+        let read = rig.store.read(id(SPACE.0, page), &mut bytes);
+        let found = if read.is_ok() { page_lsn(&bytes).0 } else { 0 };
+        let known = found == versions.settled || versions.since.contains(&found);
+        let whole = found == 0 || is_image(&bytes, id(SPACE.0, page), found);
+        assert!(
+            known && whole,
+            "page {page}, {versions:?}: {read:?}, LSN {found}"
+        );
+        versions.since = Vec::new();
+        versions.settled = found;
+    }
+}
+
+#[test]
+fn whatever_a_crash_leaves_is_a_map_of_whole_images() {
+    let mut used_again = 0;
+    for seed in 1..=6 {
+        for at in 0.. {
+            let mut random = Random(seed);
+            let (disk, mut model) = (Disk::new(), BTreeMap::new());
+            let rig = Rig::open(&disk, placed()).unwrap();
+            rig.spaces.create(SPACE, 4, rig.spaces.placement()).unwrap();
+            disk.set_fault(Fault::PowerAt(at));
+            let worked = work(&rig, &mut model, &mut random, 1);
+            drop(rig);
+            let finished = worked.is_ok();
+            let mut random = Random(seed * 1000 + at + 1);
+            // The next process goes on from what is left, perhaps without a loss of power, and
+            // loses power itself.
+            for round in 1..4 {
+                if random.below(3) > 0 {
+                    disk.power_loss(&mut random);
+                } else {
+                    disk.set_fault(Fault::None);
+                }
+                let rig = Rig::open(&disk, placed()).unwrap();
+                check(&rig, &mut model);
+                disk.set_fault(Fault::PowerAt(random.below(30)));
+                used_again += u64::from(work(&rig, &mut model, &mut random, 100 * round).is_ok());
+            }
+            if finished {
+                break;
+            }
+        }
+    }
+    assert!(used_again > 0, "no process came to the end of its work");
+}
+
+#[test]
+fn a_full_disk_places_nothing() {
+    let disk = Disk::new();
+    let rig = Rig::open(&disk, placed()).unwrap();
+    let file = rig.spaces.create(SPACE, 4, rig.spaces.placement()).unwrap();
+    let mut writer = rig.store.writer().unwrap();
+    let all: BTreeMap<u32, u64> = (0..20).map(|page| (page, 7)).collect();
+    write_images(&mut *writer, &all).unwrap();
+    let bytes = file.placed().unwrap().file_bytes();
+    disk.set_capacity(disk.bytes(file.path()).len() as u64);
+    let mut failed = false;
+    for lsn in 8..200 {
+        let batch = all.keys().map(|&page| (page, lsn)).collect();
+        if let Err(error) = write_images(&mut *writer, &batch) {
+            assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+            failed = true;
+        }
+    }
+    assert!(failed, "the disk was never full");
+    let mut buffer = AlignedBuffer::zeroed(PAGE_SIZE);
+    for &page in all.keys() {
+        rig.store.read(id(SPACE.0, page), &mut buffer).unwrap();
+    }
+    disk.set_capacity(u64::MAX);
+    let batch = all.keys().map(|&page| (page, 300)).collect();
+    write_images(&mut *writer, &batch).unwrap();
+    assert!(file.placed().unwrap().file_bytes() >= bytes);
+}
+
+#[test]
+fn a_file_stays_near_what_lives_in_it() {
+    let rig = Rig::open(&Disk::new(), placed()).unwrap();
+    let file = rig.spaces.create(SPACE, 4, rig.spaces.placement()).unwrap();
+    let mut writer = rig.store.writer().unwrap();
+    let mut random = Random(5);
+    let all: BTreeMap<u32, u64> = (0..600).map(|page| (page, 1)).collect();
+    write_images(&mut *writer, &all).unwrap();
+    for lsn in 2..400 {
+        let batch = (0..24).map(|_| (random.below(600) as u32, lsn)).collect();
+        write_images(&mut *writer, &batch).unwrap();
+        if lsn % 20 == 0 {
+            rig.spaces.settle_places().unwrap();
+        }
+    }
+    let placed = file.placed().unwrap();
+    let (live, bytes) = (placed.live_bytes(), placed.file_bytes());
+    // Some wait for the map, whatever the file's size.
+    let most = live * 13 / 10 + (1 << 20);
+    assert!(bytes <= most, "{bytes} bytes for {live} that live");
+}
