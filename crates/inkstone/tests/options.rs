@@ -370,6 +370,7 @@ fn pages_that_are_placed() {
         let options = Options {
             page_placement,
             page_compression,
+            doublewrite_skip_fresh: false,
             page_size: 16 << 10,
             buffer_pool_size: 4 << 20,
             ..small()
@@ -393,7 +394,7 @@ fn pages_that_are_placed() {
         (maps, copied, bytes)
     };
     let (maps, copied, in_place) = run(PagePlacement::InPlace, PageCompression::Lz4);
-    assert!(maps == 0 && copied > 0, "{maps} maps, {copied} copies");
+    assert!(maps == 0 && copied > 100, "{maps} maps, {copied} copies");
     let (maps, catalog, whole) = run(PagePlacement::Placed, PageCompression::None);
     assert!(
         maps == 1 && catalog < copied,
