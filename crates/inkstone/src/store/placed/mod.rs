@@ -548,10 +548,11 @@ impl PlacedPages {
     /// Writes the blocks of the map that do not say where their pages are, and makes them durable;
     /// then the units that pages had before are free.
     pub fn settle(&self) -> Result<()> {
+        // First: what another thread is writing is not durable before that has ended.
+        let _settling = self.settling.lock();
         if !self.is_dirty.load(Ordering::Acquire) {
             return Ok(());
         }
-        let _settling = self.settling.lock();
         self.poison.check()?;
         let due = self.take_due();
         let written = self.map.write(&self.open_files, &due);
