@@ -2,6 +2,7 @@
 
 use super::rig::{
     How, LogBuilder, MemoryDisk, PAGE, SPACE, leaf_init, page, pool, pool_with, redo_from, run,
+    still_pool,
 };
 use crate::poison::Poison;
 use crate::recovery::{FrameSource, Phase, Progress, RedoInputs, RedoOptions, redo};
@@ -47,7 +48,7 @@ fn initialised_pages_are_not_read() {
     log.records(&[bytes(page(0), 1), bytes(page(1), 1), init(page(2))]);
     log.records(&[init(page(1)), bytes(page(2), 2), init(page(7))]);
     let (start, end) = log.records(&[bytes(page(1), 3)]);
-    let pool = pool(&disk, 64);
+    let pool = still_pool(&disk, 64);
     let outcome = run(&mut log.from(START), &disk, &pool, How::from(START)).unwrap();
     assert_eq!(disk.state().reads, [page(0)]);
     let report = &outcome.report;
@@ -68,12 +69,12 @@ fn changes_that_a_page_has_are_not_applied_again() {
     log.records(&[bytes(page(0), 1)]);
     let (start, _) = log.records(&[bytes(page(0), 2)]);
     disk.put_page(page(0), start);
-    let pool = pool(&disk, 64);
+    let pool = still_pool(&disk, 64);
     run(&mut log.from(START), &disk, &pool, How::from(START)).unwrap();
     assert_eq!(pool.shared(page(0)).unwrap()[100], 2);
     assert_eq!(pool.oldest_dirty_lsn(), Some(start));
     disk.put_page(page(0), log.end);
-    let clean = super::rig::pool(&disk, 64);
+    let clean = still_pool(&disk, 64);
     run(&mut log.from(START), &disk, &clean, How::from(START)).unwrap();
     assert_eq!(clean.oldest_dirty_lsn(), None);
 }
@@ -190,7 +191,7 @@ fn changes_that_do_not_fit_are_no_error_if_the_page_is_initialised_later() {
     log.records(&[init(page(1)), cells(page(1))]);
     log.records(&[init(page(1)), bytes(page(1), 3)]);
     let disk = disk_with(2);
-    let pool = pool(&disk, 64);
+    let pool = still_pool(&disk, 64);
     run(&mut log.from(START), &disk, &pool, SMALL_BATCHES).unwrap();
     assert_eq!(pool.shared(page(1)).unwrap()[100], 3);
     // The disk lacks everything since the first change that was passed over.

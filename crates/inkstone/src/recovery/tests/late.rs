@@ -2,7 +2,9 @@
 
 use super::model::{Model, Random};
 use super::random::{check_oldest, check_pages, workload};
-use super::rig::{How, LogBuilder, MemoryDisk, PAGE, SPACE, page, pool, redo_from, run_late};
+use super::rig::{
+    How, LogBuilder, MemoryDisk, PAGE, SPACE, page, pool, redo_from, run_late, still_pool,
+};
 use crate::Error;
 use crate::buffer::BufferPool;
 use crate::recovery::{RedoLeft, RedoStat};
@@ -143,7 +145,7 @@ fn a_page_that_is_created_keeps_the_log_of_its_past() {
     log.records(&[bytes(page(0), 1)]);
     let (second, _) = log.records(&[bytes(page(1), 1)]);
     let (_, end) = log.records(&[bytes(page(0), 2)]);
-    let pool = pool(&disk, 64);
+    let pool = still_pool(&disk, 64);
     let how = How::from(START);
     let left = run_late(&mut log.from(START), &disk, &pool, how).unwrap();
     let left = left.left.unwrap();
@@ -175,7 +177,7 @@ fn a_page_that_cannot_be_redone_stays() {
     log.records(&[bytes(page(0), 1)]);
     let (at, _) = log.records(&[bytes(page(1), 1)]);
     let (last, _) = log.records(&[bytes(page(2), 1)]);
-    let pool = pool(&disk, 64);
+    let pool = still_pool(&disk, 64);
     let outcome = run_late(&mut log.from(START), &disk, &pool, How::from(START)).unwrap();
     let left = outcome.left.unwrap();
     assert_eq!(left.stat().pages, 3);
@@ -218,7 +220,7 @@ fn pages_that_are_gone_are_not_redone() {
     let mut log = LogBuilder::new();
     log.records(&[bytes(page(0), 1), bytes(page(1), 1), bytes(page(2), 1)]);
     let (at, _) = log.records(&[bytes(PageId::new(other, page(0).page), 1)]);
-    let pool = pool(&disk, 64);
+    let pool = still_pool(&disk, 64);
     let outcome = run_late(&mut log.from(START), &disk, &pool, How::from(START)).unwrap();
     let left = outcome.left.unwrap();
     assert!(pool.is_any_dirty(SPACE, &(2..9)) && !pool.is_any_dirty(SPACE, &(3..9)));

@@ -252,6 +252,17 @@ pub fn pool(disk: &MemoryDisk, frames: usize) -> Arc<BufferPool> {
 }
 
 pub fn pool_with(disk: &MemoryDisk, frames: usize, poison: Poison) -> Arc<BufferPool> {
+    let pool = pool_without_threads(disk, frames, poison);
+    pool.start_cleaners().unwrap();
+    pool
+}
+
+/// For tests that look at what is dirty: an idle cleaner would write it between two of their lines.
+pub fn still_pool(disk: &MemoryDisk, frames: usize) -> Arc<BufferPool> {
+    pool_without_threads(disk, frames, Poison::default())
+}
+
+fn pool_without_threads(disk: &MemoryDisk, frames: usize, poison: Poison) -> Arc<BufferPool> {
     let (store, counters) = (Arc::new(disk.clone()), Arc::new(Counters::default()));
     let log = Arc::new(Durable);
     let options = PoolOptions {
@@ -259,9 +270,7 @@ pub fn pool_with(disk: &MemoryDisk, frames: usize, poison: Poison) -> Arc<Buffer
         bytes: frames * PAGE,
         instances: 2,
     };
-    let pool = BufferPool::new(options, store, log, counters, poison).unwrap();
-    pool.start_cleaners().unwrap();
-    pool
+    BufferPool::new(options, store, log, counters, poison).unwrap()
 }
 
 #[derive(Clone, Copy)]
