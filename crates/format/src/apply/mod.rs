@@ -302,9 +302,7 @@ fn set_versions(
         if slot >= count || !tree.read().is_leaf() {
             return Err(missing_slot(slot, count));
         }
-        let cell = tree.read().cell(slot);
-        let (flags, value) = (cell.flags, cell.value.to_vec());
-        tree.replace(slot, flags, version, &value, LOGGED_LIVE)
+        tree.set_version(slot, version, LOGGED_LIVE)
             .map_err(|_| no_room(tree.read(), slot))?;
     }
     Ok(())

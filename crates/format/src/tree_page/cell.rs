@@ -66,6 +66,18 @@ pub(super) fn read_version(b: &[u8], mut at: usize) -> Option<VersionAddress> {
     Some(VersionAddress(u64::from_le_bytes(address)))
 }
 
+/// Writes another version address over that of the cell at `at`; false if the cell has none.
+pub(super) fn set_version(b: &mut [u8], mut at: usize, version: VersionAddress) -> bool {
+    if b[at] & CELL_VERSIONED == 0 {
+        return false;
+    }
+    at += 1;
+    get_short_varint(b, &mut at);
+    get_short_varint(b, &mut at);
+    b[at..at + 8].copy_from_slice(&version.0.to_le_bytes());
+    true
+}
+
 /// Writes what precedes the suffix of a cell at `at`; returns where the suffix begins.
 #[inline]
 pub(super) fn write_head(

@@ -1,6 +1,6 @@
 //! Changes of tree pages.
 
-use super::cell::write_head;
+use super::cell::{set_version, write_head};
 use super::{
     CELL_VERSIONED, COUNT_AT, Cell, FLAGS_AT, GARBAGE_AT, HAS_HIGH, HEAP_START_AT, HIGH_LEN_AT,
     IsLive, LEVEL_AT, LOW_LEN_AT, NOTHING_LIVE, NoRoom, PREFIX_LEN_AT, SLOT_LEN, SLOTS_AT, TREE_AT,
@@ -227,6 +227,25 @@ impl TreePageMut<'_> {
         let garbage = self.read().garbage() + old_len;
         put_u32(self.0, GARBAGE_AT, garbage as u32);
         Ok(())
+    }
+
+    /// Gives the cell of `slot` another version address, or none. An address in place of another
+    /// takes no room.
+    pub fn set_version(
+        &mut self,
+        slot: usize,
+        version: Option<VersionAddress>,
+        live: IsLive<'_>,
+    ) -> Result<(), NoRoom> {
+        let offset = self.read().slot_offset(slot);
+        if let Some(address) = version
+            && set_version(self.0, offset, address)
+        {
+            return Ok(());
+        }
+        let cell = self.read().cell(slot);
+        let (flags, value) = (cell.flags & !CELL_VERSIONED, cell.value.to_vec());
+        self.replace(slot, flags, version, &value, live)
     }
 
     fn replace_by_rebuild(

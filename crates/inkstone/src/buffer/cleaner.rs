@@ -308,13 +308,15 @@ impl<'a> Cleaner<'a> {
 }
 
 impl Inner {
-    /// Looks at the age exactly, and notes a lower bound for the cheap look of `throttle`.
+    /// Looks at the age exactly, and notes for the cheap look of `throttle` where the log may grow
+    /// to. The cleaner does this each [`TICK`], so that a capacity that has changed is noticed.
     pub(crate) fn refresh_age(&self) -> (Lsn, Option<Lsn>) {
         // In this order: see `dirty.rs`.
         let ready = self.log.ready_lsn();
         let oldest = self.oldest_lsn();
         let bound = oldest.map_or(ready, |oldest| oldest.min(ready));
-        self.age_bound.fetch_max(bound.0, Ordering::Relaxed);
+        let from = bound.0 + self.log.capacity_bytes() / 4 * 3;
+        self.throttle_from.store(from, Ordering::Relaxed);
         (ready, oldest)
     }
 
@@ -325,12 +327,9 @@ impl Inner {
         age as f64 / self.log.capacity_bytes() as f64
     }
 
+    #[inline]
     pub(crate) fn throttle(&self) -> Result<()> {
-        self.check()?;
-        let capacity = self.log.capacity_bytes();
-        let bound = self.age_bound.load(Ordering::Relaxed);
-        let age_at_most = self.log.reserved_lsn().0.saturating_sub(bound);
-        if age_at_most < capacity / 4 * 3 {
+        if self.log.reserved_lsn().0 < self.throttle_from.load(Ordering::Relaxed) {
             return Ok(());
         }
         self.throttle_slow()
@@ -338,6 +337,7 @@ impl Inner {
 
     #[cold]
     fn throttle_slow(&self) -> Result<()> {
+        self.check()?;
         let fill = self.fill();
         if fill < 0.75 || !self.has_threads.load(Ordering::Relaxed) {
             return Ok(());

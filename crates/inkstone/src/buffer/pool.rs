@@ -62,8 +62,9 @@ pub(crate) struct Inner {
     pub leaving: Signal,
     /// Announces that flights have landed.
     pub flights: News,
-    /// A lower bound of what a checkpoint could be, as last looked at.
-    pub age_bound: AtomicU64,
+    /// Where the log grows to before writers are slowed down, as last looked at: it is never later
+    /// than that for long.
+    pub throttle_from: AtomicU64,
     /// Pages that cannot be written.
     pub refusals: Refusals,
     /// Whether the threads run.
@@ -188,7 +189,7 @@ impl BufferPool {
             cleaning: Signal::default(),
             leaving: Signal::default(),
             flights: News::default(),
-            age_bound: AtomicU64::new(0),
+            throttle_from: AtomicU64::new(0),
             refusals: Refusals::default(),
             has_threads: AtomicBool::new(false),
             late: OnceLock::new(),

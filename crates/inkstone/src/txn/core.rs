@@ -13,6 +13,7 @@ use crate::store::SpaceFiles;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{HashMap, Mutex, RwLock};
 use crate::txn::transaction::Shared;
+use crate::txn::undo_place::saved_every;
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId, VersionAddress};
@@ -103,8 +104,8 @@ pub struct Core {
     far_contexts: Mutex<Vec<(Lsn, Lsn)>>,
     /// The place up to which log was freed when a writer had waited for more in vain, and one.
     pub(crate) log_stuck_at: AtomicU64,
-    /// Bytes of versions that a large transaction may have without having them saved, where there
-    /// are many such ones ([`Core::bound_unsaved_undo`]).
+    /// Bytes of versions that a large transaction may have without having them saved: each
+    /// checkpoint says anew ([`Core::bound_unsaved_undo`]).
     pub(crate) unsaved_undo_max: AtomicU64,
     /// Set when the database closes: background work stops between two steps.
     pub stopping: AtomicBool,
@@ -134,6 +135,7 @@ impl Core {
             storage.counters.clone(),
             storage.poison.clone(),
         );
+        let unsaved_undo_max = saved_every(storage.log.capacity_bytes());
         Self {
             storage,
             versions,
@@ -154,7 +156,7 @@ impl Core {
             prepared: Mutex::default(),
             far_contexts: Mutex::default(),
             log_stuck_at: AtomicU64::new(0),
-            unsaved_undo_max: AtomicU64::new(u64::MAX),
+            unsaved_undo_max: AtomicU64::new(unsaved_undo_max),
             stopping: AtomicBool::new(false),
         }
     }

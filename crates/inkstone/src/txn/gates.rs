@@ -12,7 +12,7 @@
 //! | age of pages: `BufferPool::throttle` | the time that recovery takes, from pages that are dirty for long | the cleaner | `Poisoned` |
 //! | log in memory: `Log::wait_for_space` | the ring's last half, for writers that hold latches | the log's writer | `Poisoned` |
 //! | old versions: `VersionStore::make_room` | memory | segments to be written to their file | `DiskFull`, `Io` |
-//! | state: `Transaction::active` | a transaction that is prepared, being rolled back or over | its latch: a checkpoint that moves its undo | `TransactionState` |
+//! | state: `Transaction::latch_active` | a transaction that is prepared, being rolled back or over | its latch: a checkpoint that moves its undo | `TransactionState` |
 //! | place of undo: `Core::move_large_undo` | the log, from a transaction that would keep much of it | its rows to be renamed | `DiskFull`, `Io` |
 //! | space for undo: `VersionStore::reserve_undo` | the log, from undo that cannot be saved | space in the undo file | `DiskFull`, `Io` |
 //! | promise: `LogPromise::cover_operation` | its rollback | as log on disk | `DiskFull` |
@@ -90,7 +90,7 @@ impl Transaction {
     /// now.
     pub(crate) fn begin_write(&self) -> Result<CheckedGuard<'_, Inner>> {
         self.core.before_write()?;
-        let mut inner = self.active()?;
+        let mut inner = self.latch_active()?;
         self.ready_undo(&mut inner)?;
         Ok(inner)
     }

@@ -101,7 +101,8 @@ impl LogPromise {
     /// Whether that is sure already.
     #[inline]
     pub fn covers_operation(&self, core: &Core) -> bool {
-        self.need + operation_bytes(core) <= self.promised
+        self.need + operation_bytes_max(core) <= self.promised
+            || self.need + operation_bytes(core) <= self.promised
     }
 
     /// How many pages an operation may log, up to `most`: what it is promised, so that operations
@@ -183,8 +184,13 @@ impl LogPromise {
 /// is small for them, of which few are in the middle of a large one at the same time.
 #[inline]
 fn operation_bytes(core: &Core) -> u64 {
-    let most = OPERATION_PAGES * core.storage.page_size as u64;
-    most.min(core.storage.log.promise_share().max(OPERATION_BYTES_MIN))
+    let share = core.storage.log.promise_share().max(OPERATION_BYTES_MIN);
+    operation_bytes_max(core).min(share)
+}
+
+#[inline]
+fn operation_bytes_max(core: &Core) -> u64 {
+    OPERATION_PAGES * core.storage.page_size as u64
 }
 
 /// The bound of one step of a rollback.

@@ -114,10 +114,8 @@ fn undo_entry(
         Err(error) if !core.is_space_dropped(view.space) => Err(error),
         Ok(None) | Err(_) => {
             inner.undo_place.passed_over = true;
-            let rows = view.keys().map_or(1, |keys| keys.len());
-            Ok(Undone::All(
-                rows.saturating_sub(inner.undo_place.undone_rows) as u64,
-            ))
+            let left = view.rows().saturating_sub(inner.undo_place.undone_rows);
+            Ok(Undone::All(left as u64))
         }
     }
 }

@@ -464,6 +464,12 @@ impl Transaction {
     /// The inner state of a transaction that may still work.
     pub(crate) fn active(&self) -> Result<CheckedGuard<'_, Inner>> {
         self.core.storage.poison.check()?;
+        self.latch_active()
+    }
+
+    /// As [`Transaction::active`], behind a look at the poison.
+    #[inline]
+    pub(crate) fn latch_active(&self) -> Result<CheckedGuard<'_, Inner>> {
         let inner = self.shared.inner.lock();
         match inner.phase {
             Phase::Active => Ok(inner),

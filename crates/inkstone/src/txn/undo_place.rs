@@ -51,7 +51,7 @@ use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Phase, Shared};
 use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
-use inkstone_format::tree_page::{CELL_VERSIONED, TreePage, TreePageMut};
+use inkstone_format::tree_page::{TreePage, TreePageMut};
 use inkstone_format::{Lsn, SpaceId, TreeId, VersionAddress};
 use std::sync::Arc;
 
@@ -199,7 +199,7 @@ impl Core {
         match place.stage {
             Stage::Short if is_large => self.move_undo(shared, inner),
             Stage::Moving => self.move_undo(shared, inner),
-            Stage::Moved if place.unsaved() > self.unsaved_undo_max() => {
+            Stage::Moved if place.unsaved() > self.unsaved_undo_max.load(Ordering::Relaxed) => {
                 self.ask_for_saving(shared, inner)
             }
             _ => Ok(()),
@@ -239,10 +239,9 @@ impl Core {
         }
         let chain = self.chain(inner)?;
         self.rename_rows(inner, &chain)?;
-        let addresses = chain.iter().map(|(address, entry)| {
-            let keys = entry.view().keys().map_or(1, |keys| keys.len());
-            (*address, keys as u32)
-        });
+        let addresses = chain
+            .iter()
+            .map(|(address, entry)| (*address, entry.view().rows() as u32));
         let mut mtr = Mtr::new(&self.storage);
         if inner.undo_place.passed_over {
             mtr.note(&self.whole_undo(shared, inner, &chain)?);
@@ -321,7 +320,7 @@ impl Core {
         });
         let bytes = bytes.sum();
         self.versions.reserve_undo(&mut inner.touched, bytes)?;
-        let mut moved = HashMap::default();
+        let mut moved = HashMap::with_capacity_and_hasher(chain.len(), Default::default());
         let mut last = VersionAddress(0);
         inner.touched.log_versions(true);
         for (nth, (old, entry)) in chain.iter().enumerate() {
@@ -394,18 +393,20 @@ impl Core {
 
     /// Puts the new addresses into the rows.
     fn rename_rows(&self, inner: &Inner, chain: &[(VersionAddress, VersionRef)]) -> Result<()> {
-        let mut newest: HashMap<Row, VersionAddress> = HashMap::default();
-        for (address, entry) in chain {
+        let mut rows: Vec<(Row, VersionAddress)> = Vec::with_capacity(chain.len());
+        // The newest version of a row is the first one of it.
+        for (address, entry) in chain.iter().rev() {
             let view = entry.view();
             let keys = view
                 .keys()
                 .map_err(|c| self.versions.corrupt(*address, c))?;
-            for key in keys {
-                newest.insert((view.space, view.tree, key), *address);
-            }
+            rows.extend(
+                keys.into_iter()
+                    .map(|key| ((view.space, view.tree, key), *address)),
+            );
         }
-        let mut rows: Vec<_> = newest.into_iter().collect();
-        rows.sort_unstable();
+        rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+        rows.dedup_by(|(later, _), (first, _)| later == first);
         if mutants::on(Mutant::MovedRowsForgotten) {
             rows.pop();
         }
@@ -471,10 +472,7 @@ impl Core {
         let index = mtr.push(leaf);
         mtr.change(index, |bytes, payload| {
             for &(slot, address) in &versions {
-                let slot = usize::from(slot);
-                let cell = TreePage(bytes).cell(slot);
-                let (flags, value) = (cell.flags & !CELL_VERSIONED, cell.value.to_vec());
-                let placed = TreePageMut(bytes).replace(slot, flags, address, &value, &live);
+                let placed = TreePageMut(bytes).set_version(usize::from(slot), address, &live);
                 crate::invariant!(placed.is_ok(), "an address takes more room than another");
             }
             Record::SetVersions { page, versions }.put(payload);
@@ -585,13 +583,7 @@ impl Core {
         let end = self.storage.log.current_lsn();
         let first = shared.state.first_lsn().unwrap_or(end);
         end.0.saturating_sub(first.0) > limit
-            || inner.undo_place.unsaved() > self.unsaved_undo_max()
-    }
-
-    /// Bytes of versions that a transaction may have without having them saved.
-    fn unsaved_undo_max(&self) -> u64 {
-        let every = saved_every(self.storage.log.capacity_bytes());
-        every.min(self.unsaved_undo_max.load(Ordering::Relaxed))
+            || inner.undo_place.unsaved() > self.unsaved_undo_max.load(Ordering::Relaxed)
     }
 
     /// An opening holds in memory what was not saved of all these transactions: it is to be no more
@@ -614,7 +606,8 @@ impl Core {
             most >= UNSAVED_MIN && bytes >= large * LARGE_BYTES,
             "{large} large transactions have {bytes} bytes unsaved, and may have {most} each"
         );
-        self.unsaved_undo_max.store(most, Ordering::Relaxed);
+        let every = saved_every(self.storage.log.capacity_bytes());
+        (self.unsaved_undo_max).store(every.min(most), Ordering::Relaxed);
     }
 
     /// The first part: what is to be saved, and up to where in the log. The transaction is latched.

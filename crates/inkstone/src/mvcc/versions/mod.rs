@@ -688,11 +688,17 @@ impl VersionStore {
     }
 
     /// Lists a version that was just made, and is in its row's cell soon, if it is a milestone.
+    #[inline]
     pub fn list_milestone(&self, version: &NewVersion<'_>, address: VersionAddress) {
         if is_milestone(version.steps) {
-            let row = (version.space, version.tree, version.key.into());
-            self.milestones.lock().add(row, address);
+            self.add_milestone(version, address);
         }
+    }
+
+    #[cold]
+    fn add_milestone(&self, version: &NewVersion<'_>, address: VersionAddress) {
+        let row = (version.space, version.tree, version.key.into());
+        self.milestones.lock().add(row, address);
     }
 
     /// Takes a version off the list. To be called before its change is undone.

@@ -252,13 +252,30 @@ impl VersionStore {
     /// [`Error::DiskFull`], [`Error::Io`]: the transaction has what it had before.
     pub(crate) fn reserve_undo(&self, touched: &mut TouchedSegments, bytes: u64) -> Result<()> {
         let unit = self.logged_segment_bytes() as u64;
-        let wanted = bytes.div_ceil(unit) as usize;
+        // A division by row takes as long as the rest of this.
+        let wanted = if bytes <= unit {
+            bytes.min(1) as usize
+        } else {
+            bytes.div_ceil(unit) as usize
+        };
         let listed = touched.segments.len() + wanted + LISTED_AHEAD;
         let list_bytes = (listed * LISTED_BYTES) as u64;
-        let space = &mut touched.undo_space;
+        let space = &touched.undo_space;
         if space.ahead.len() >= wanted && space.list_bytes >= list_bytes {
             return Ok(());
         }
+        self.reserve_more_undo(touched, wanted, list_bytes)
+    }
+
+    #[cold]
+    fn reserve_more_undo(
+        &self,
+        touched: &mut TouchedSegments,
+        wanted: usize,
+        list_bytes: u64,
+    ) -> Result<()> {
+        let unit = self.logged_segment_bytes() as u64;
+        let space = &mut touched.undo_space;
         let missing = wanted.saturating_sub(space.ahead.len()) as u64 * unit;
         let mut file = self.undo.lock();
         let mut shorter = Vec::new();

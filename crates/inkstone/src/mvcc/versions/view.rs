@@ -162,6 +162,14 @@ impl VersionView<'_> {
         Ok(keys)
     }
 
+    /// How many rows those are; one, where the entry is damaged.
+    pub fn rows(&self) -> usize {
+        if self.flags & RUN == 0 {
+            return 1;
+        }
+        self.keys().map_or(1, |keys| keys.len())
+    }
+
     /// Bytes that are kept of the value.
     pub fn kept_bytes(&self) -> usize {
         self.kept_value.len()
