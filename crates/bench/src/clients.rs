@@ -6,6 +6,7 @@ use crate::progress;
 use crate::random::Random;
 use crate::sink::Fields;
 use crate::statistics::middle;
+use crate::values::Content;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use inkstone::{Database, Durability, Error, Isolation, Table};
@@ -218,6 +219,17 @@ pub fn fill(
     value_bytes: usize,
     bar: &ProgressBar,
 ) -> Result<()> {
+    fill_with(db, table, rows, (Content::Text, value_bytes), bar)
+}
+
+/// As [`fill`], with values of this content and so many bytes.
+pub fn fill_with(
+    db: &Database,
+    table: &Table,
+    rows: u64,
+    (content, value_bytes): (Content, usize),
+    bar: &ProgressBar,
+) -> Result<()> {
     let mut random = Random::new(11);
     let mut value = vec![0; value_bytes];
     let mut from = 0;
@@ -225,7 +237,7 @@ pub fn fill(
         let to = (from + FILL_ROWS).min(rows);
         let transaction = db.begin(Isolation::RepeatableRead)?;
         let batch = (from..to).map(|n| {
-            random.fill_text(&mut value);
+            content.fill(&mut random, &mut value);
             (n.to_be_bytes(), value.clone())
         });
         transaction.insert_many(table, batch)?;

@@ -48,6 +48,7 @@ impl Counts {
             "log": each(self.get("log_bytes_written")),
             "data": each(self.get("page_bytes_written")),
             "doublewrite": each(self.get("doublewrite_bytes")),
+            "place_maps": each(self.get("place_map_bytes")),
             "control": each(self.get("checkpoints") * CONTROL_COPY_LEN as u64),
             "versions": each(self.get("version_bytes_spilled")),
         })

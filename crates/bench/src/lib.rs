@@ -7,6 +7,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`random`], [`statistics`] | random numbers from a seed; medians and percentiles |
+//! | [`values`] | what rows hold, and which of them are taken |
 //! | [`failure`] | what goes wrong |
 //! | [`output`], [`progress`] | text and JSON on stdout; progress bars on stderr |
 //! | [`database`] | opening databases with progress, engine options, temporary directories |
@@ -35,6 +36,7 @@ pub mod progress;
 pub mod random;
 pub mod sink;
 pub mod statistics;
+pub mod values;
 pub mod wide;
 pub mod workloads;
 

@@ -204,16 +204,19 @@ fn a_run_of_two_seconds_has_a_worst_one() {
     );
 }
 
+/// Fields of `bench update`.
+const UPDATE: &str = "workload layout turn content distribution flush_method clients buffer_pool_instances buffer_pool_size doublewrite log_file_buffering rows \
+     data_bytes data_page_cache seconds updates_per_s p50_us p99_us p999_us max_us \
+     worst_second median_second worst_over_median cpu_us_per_operation bytes_written_per_update \
+     device_bytes_written_per_update pages_read pages_written doublewrite_pages \
+     page_writes_per_page_flushed buffer_frame_waits checkpoint_waits device_reads_per_s \
+     reads_per_device_read peak_resident_bytes memory_budget_bytes memory_ratio";
+
 #[test]
 fn update_says_where_its_bytes_go() {
     let lines = bench(
         "update --buffer-pool-size 2m --seconds 0.3 --warmup 0.1 --clients 2,8",
-        "workload flush_method clients buffer_pool_instances buffer_pool_size doublewrite log_file_buffering rows \
-         data_bytes data_page_cache seconds updates_per_s p50_us p99_us p999_us max_us \
-         worst_second median_second worst_over_median cpu_us_per_operation bytes_written_per_update \
-         device_bytes_written_per_update pages_read pages_written doublewrite_pages \
-         page_writes_per_page_flushed buffer_frame_waits checkpoint_waits device_reads_per_s \
-         reads_per_device_read peak_resident_bytes memory_budget_bytes memory_ratio",
+        UPDATE,
         4,
     );
     assert_eq!(
@@ -238,8 +241,43 @@ fn update_says_where_its_bytes_go() {
         assert!((written - doubled).abs() <= 64.0, "{line}");
         let classes = line["bytes_written_per_update"].as_object().unwrap();
         let names: Vec<&str> = classes.keys().map(String::as_str).collect();
-        assert_eq!(names, ["log", "data", "doublewrite", "control", "versions"]);
+        assert_eq!(
+            names,
+            [
+                "log",
+                "data",
+                "doublewrite",
+                "place_maps",
+                "control",
+                "versions"
+            ]
+        );
         assert!(classes["data"].as_f64().unwrap() > 0.0, "{line}");
+    }
+}
+
+#[test]
+fn layouts_are_measured_by_turns() {
+    let words = "update --buffer-pool-size 2m --seconds 0.3 --warmup 0 --clients 4 --turns 2 \
+                 --layout in_place,doublewrite_off,placed,placed_lz4 --content sysbench \
+                 --distribution zipf --flush-method O_DIRECT --buffer-pool-instances 1";
+    let lines = bench(words, UPDATE, 4);
+    let order: Vec<&str> = lines
+        .iter()
+        .map(|l| l["layout"].as_str().unwrap())
+        .collect();
+    let turn = ["in_place", "doublewrite_off", "placed", "placed_lz4"];
+    assert_eq!(order, [turn, turn].concat());
+    for line in &lines {
+        let copies = line["bytes_written_per_update"]["doublewrite"]
+            .as_f64()
+            .unwrap();
+        assert_eq!(copies > 0.0, line["layout"] == "in_place", "{line}");
+        assert!(number(line, "updates_per_s") > 0.0, "{line}");
+        assert_eq!(
+            (&line["content"], &line["distribution"]),
+            (&"sysbench".into(), &"zipf".into())
+        );
     }
 }
 

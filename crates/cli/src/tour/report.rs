@@ -35,7 +35,7 @@ pub struct Report<'r> {
 }
 
 /// A line of the write path's table: name, counter, shown as bytes.
-const LINES: [(&str, &str, bool); 15] = [
+const LINES: [(&str, &str, bool); 16] = [
     ("transactions committed", "commits", false),
     ("transactions rolled back", "rollbacks", false),
     ("redo log", "log_bytes", true),
@@ -55,6 +55,7 @@ const LINES: [(&str, &str, bool); 15] = [
         false,
     ),
     ("  syncs", "doublewrite_syncs", false),
+    ("place maps", "place_map_bytes", true),
 ];
 
 impl Report<'_> {

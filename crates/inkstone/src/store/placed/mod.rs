@@ -51,7 +51,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::{Error, Result};
 use inkstone_format::header::page_lsn;
 use inkstone_format::image::{self, Codec, Made, UNIT_LEN};
-use inkstone_format::place_map::{BLOCK_PLACES, Place, PlaceMapHeader, encode_block};
+use inkstone_format::place_map::{BLOCK_LEN, BLOCK_PLACES, Place, PlaceMapHeader, encode_block};
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use inkstone_io::AlignedBuffer;
 use map_file::MapFile;
@@ -556,6 +556,8 @@ impl PlacedPages {
         self.poison.check()?;
         let due = self.take_due();
         let written = self.map.write(&self.open_files, &due);
+        let bytes = (due.len() * BLOCK_LEN) as u64;
+        self.counters.add(Counter::PlaceMapBytes, bytes);
         let mut state = self.state.lock();
         let state = &mut *state;
         let mut freed = 0;

@@ -1,5 +1,7 @@
 //! `bench update`.
 
+mod layout;
+
 use super::{Common, at_least, open, published};
 use crate::chart::{Chart, Form};
 use crate::counts::Counts;
@@ -9,11 +11,13 @@ use crate::failure::{Failure, Result};
 use crate::output::{Output, bytes, ratio, rounded};
 use crate::progress;
 use crate::sink::Fields;
+use crate::values::{Chooser, Content, Distribution};
 use crate::{clients, memory, probe};
 use clap::Args;
 use inkstone::internals::options::FlushMethod;
 use inkstone::internals::store::space_file_name;
 use inkstone::{Database, Durability, Isolation, Options};
+use layout::Layout;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `bench update`.
@@ -35,7 +39,11 @@ device_reads_per_s: what the device gives for random reads of pages of the same 
 page cache, right before and right after each run. One read a miss is the floor of the workload. Data files \
 are read and written past the page cache as well, unless the flush method is fsync or O_DSYNC: then \
 data_page_cache is true, memory serves reads that the device would have to serve, and the ratio says \
-nothing of the device.")]
+nothing of the device.
+
+--layout compares how pages lie in their file, each in a database of its own: with --turns they are \
+measured by turns, so that what else the machine does falls on all of them. data_bytes has the place map \
+of a placed table in it.")]
 pub struct Update {
     /// O_DIRECT, O_DIRECT_NO_FSYNC, fsync or O_DSYNC
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "O_DIRECT,O_DIRECT_NO_FSYNC", value_parser = parse::<FlushMethod>)]
@@ -68,6 +76,18 @@ pub struct Update {
     /// Bytes of a value
     #[arg(long, default_value_t = 180, value_name = "N")]
     value_bytes: usize,
+    /// What values hold
+    #[arg(long, value_enum, default_value_t)]
+    content: Content,
+    /// Which rows are updated
+    #[arg(long, value_enum, default_value_t)]
+    distribution: Distribution,
+    /// How pages lie in their file; by default as the engine's options say
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    layout: Vec<Layout>,
+    /// How often each combination is measured
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    turns: u64,
     /// Seconds that are measured, for each combination
     #[arg(long, default_value_t = 10.0, value_name = "S")]
     seconds: f64,
@@ -108,7 +128,9 @@ pub fn run(arguments: &Update, output: &Output) -> Result<()> {
     for clients in &arguments.clients {
         at_least("clients", *clients, 1)?;
     }
+    at_least("turns", arguments.turns, 1)?;
     let columns = [
+        "layout",
         "flush_method",
         "buffer_pool_instances",
         "clients",
@@ -125,7 +147,6 @@ pub fn run(arguments: &Update, output: &Output) -> Result<()> {
     ];
     let mut sink = arguments.common.sink(output, &columns)?;
     let work = arguments.common.work("update")?;
-    let directory = work.path().join("database");
     let mut base = arguments.common.engine.over(Options {
         buffer_pool_dump_at_shutdown: false,
         log_file_buffering: true,
@@ -133,33 +154,46 @@ pub fn run(arguments: &Update, output: &Output) -> Result<()> {
     })?;
     base.buffer_pool_size = arguments.buffer_pool_size;
     base.flush_log_at_trx_commit = arguments.flush_log_at_trx_commit;
-    let file = load(arguments, rows, &directory, base.clone())?;
-    for method in &arguments.flush_method {
-        for instances in &arguments.buffer_pool_instances {
-            let options = Options {
-                flush_method: *method,
-                buffer_pool_instances: *instances,
-                ..base.clone()
-            };
-            let bench = Bench {
-                arguments,
-                rows,
-                db: open(&directory, options)?,
-                file: &file,
-            };
-            let most = arguments.clients.iter().copied().max().unwrap_or(1);
-            if arguments.warmup > 0.0 {
-                bench.updates(most, arguments.warmup, "warming up")?;
+    let chooser = Chooser::new(arguments.distribution, rows);
+    let mut databases = Vec::new();
+    for (nth, options) in layout::options_of(&arguments.layout, &base)
+        .into_iter()
+        .enumerate()
+    {
+        let directory = work.path().join(format!("database-{nth}"));
+        let file = load(arguments, rows, &directory, options.clone())?;
+        databases.push(Loaded {
+            directory,
+            file,
+            options,
+        });
+    }
+    for turn in 1..=arguments.turns {
+        for database in &databases {
+            for method in &arguments.flush_method {
+                for instances in &arguments.buffer_pool_instances {
+                    let options = Options {
+                        flush_method: *method,
+                        buffer_pool_instances: *instances,
+                        ..database.options.clone()
+                    };
+                    let bench = Bench {
+                        arguments,
+                        turn,
+                        chooser: &chooser,
+                        rows,
+                        db: open(&database.directory, options)?,
+                        file: &database.file,
+                    };
+                    bench.measure_all(|fields| sink.take(fields))?;
+                    bench.db.close()?;
+                }
             }
-            for client_count in &arguments.clients {
-                sink.take(bench.measure(*client_count)?);
-            }
-            bench.db.close()?;
         }
     }
     sink.finish(&Chart {
         title: "Updates a second of data larger than the buffer pool, by clients",
-        by: &["flush_method", "buffer_pool_instances"],
+        by: &["layout", "flush_method", "buffer_pool_instances"],
         form: Form::Lines {
             x: "clients",
             y: "updates_per_s",
@@ -172,7 +206,8 @@ fn load(arguments: &Update, rows: u64, directory: &Path, options: Options) -> Re
     let db = open_or_create(directory, options)?;
     let table = db.create_table("t", &[])?;
     let bar = progress::bar("filling the table", rows);
-    clients::fill(&db, &table, rows, arguments.value_bytes, &bar)?;
+    let values = (arguments.content, arguments.value_bytes);
+    clients::fill_with(&db, &table, rows, values, &bar)?;
     bar.finish_and_clear();
     let definitions = db.definitions()?;
     let space = definitions.iter().find(|t| t.name == "t").map(|t| t.space);
@@ -182,9 +217,19 @@ fn load(arguments: &Update, rows: u64, directory: &Path, options: Options) -> Re
     Ok(directory.join(space_file_name(space)))
 }
 
+/// A database with its table.
+struct Loaded {
+    directory: PathBuf,
+    /// The table's.
+    file: PathBuf,
+    options: Options,
+}
+
 /// An open database of a run.
 struct Bench<'a> {
     arguments: &'a Update,
+    turn: u64,
+    chooser: &'a Chooser,
     rows: u64,
     db: Database,
     /// Of the table.
@@ -192,6 +237,19 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Warms up, and measures each number of clients.
+    fn measure_all(&self, mut take: impl FnMut(Fields)) -> Result<()> {
+        let arguments = self.arguments;
+        let most = arguments.clients.iter().copied().max().unwrap_or(1);
+        if arguments.warmup > 0.0 {
+            self.updates(most, arguments.warmup, "warming up")?;
+        }
+        for client_count in &arguments.clients {
+            take(self.measure(*client_count)?);
+        }
+        Ok(())
+    }
+
     fn updates(&self, client_count: u64, seconds: f64, what: &str) -> Result<clients::Run> {
         let (db, table) = (&self.db, self.db.table("t")?);
         clients::run(
@@ -200,8 +258,8 @@ impl Bench<'_> {
             format!("{what}: {client_count} clients"),
             |random| Ok((random, vec![0; self.arguments.value_bytes])),
             |(random, value)| {
-                let key = random.below(self.rows).to_be_bytes();
-                random.fill_text(value);
+                let key = self.chooser.choose(random).to_be_bytes();
+                self.arguments.content.fill(random, value);
                 let transaction = db.begin(Isolation::ReadCommitted)?;
                 transaction.update(&table, &key, value)?;
                 transaction.commit()?;
@@ -226,6 +284,10 @@ impl Bench<'_> {
         );
         let per_update = |bytes: u64| rounded(ratio(bytes, run.operations), 1);
         let fields = Fields::of("update")
+            .with("layout", layout::name_of(options))
+            .with("turn", self.turn)
+            .with("content", arguments.content.name())
+            .with("distribution", arguments.distribution.name())
             .with("flush_method", options.flush_method.to_string())
             .with("clients", client_count)
             .with("buffer_pool_instances", options.buffer_pool_instances)
@@ -233,10 +295,7 @@ impl Bench<'_> {
             .with("doublewrite", options.doublewrite.to_string())
             .with("log_file_buffering", options.log_file_buffering)
             .with("rows", self.rows)
-            .with(
-                "data_bytes",
-                std::fs::metadata(self.file).map_or(0, |m| m.len()),
-            )
+            .with("data_bytes", layout::file_bytes(self.file))
             .with("data_page_cache", is_cached(options.flush_method))
             .with("seconds", rounded(run.seconds, 2))
             .with("updates_per_s", rounded(run.per_second(), 0));
