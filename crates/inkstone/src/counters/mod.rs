@@ -43,6 +43,7 @@ counters! {
     DataReadCalls "data_read_calls" "Read calls to tablespace files (scans and a warm start combine adjacent pages)",
     PagesWritten "pages_written" "Pages written to tablespace files",
     PageBytesWritten "page_bytes_written" "Bytes of pages, or of their images, written to tablespace files",
+    PagesCompressed "pages_compressed" "Images of pages that were made shorter by compression",
     DataWriteCalls "data_write_calls" "Write calls to tablespace files (adjacent pages are combined)",
     PageWriteFailures "page_write_failures" "Writes of pages, or of their copies, that failed: the pages stay in memory and are tried again",
     FileCuts "file_cuts" "Times that the free end of a tablespace file was given back to the file system",

@@ -37,6 +37,7 @@
 //!
 //! `settling`, then `growing` (both held across I/O), then `state` (never held across I/O).
 
+mod attempts;
 mod map_file;
 mod units;
 
@@ -49,6 +50,7 @@ use crate::poison::Poison;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::{Error, Result};
+use attempts::Attempts;
 use inkstone_format::header::page_lsn;
 use inkstone_format::image::{self, Codec, Made, UNIT_LEN};
 use inkstone_format::place_map::{BLOCK_LEN, BLOCK_PLACES, Place, PlaceMapHeader, encode_block};
@@ -81,6 +83,7 @@ pub(crate) struct PlacedPages {
     space: SpaceId,
     page_size: u32,
     codec: Codec,
+    attempts: Attempts,
     data: Arc<TableFile>,
     map: MapFile,
     open_files: Arc<OpenFiles>,
@@ -275,6 +278,7 @@ impl PlacedPages {
             space: header.space,
             page_size: header.page_size,
             codec: header.codec,
+            attempts: Attempts::default(),
             data,
             map,
             open_files: shared.open_files,
@@ -380,13 +384,21 @@ impl PlacedPages {
         room: &mut [u8],
         packed: &mut Vec<u8>,
     ) -> (Vec<Placing>, Option<Error>) {
-        let (mut at, mut made) = (0, Vec::new());
+        let (mut at, mut made, mut compressed) = (0, Vec::new(), 0);
         for (page, lsn, bytes) in pages {
             let id = PageId::new(self.space, page);
-            let image = image::make(self.codec, (id, lsn), bytes, &mut room[at..], packed);
+            let codec = if self.attempts.is_due() {
+                self.codec
+            } else {
+                Codec::None
+            };
+            let image = image::make(codec, (id, lsn), bytes, &mut room[at..], packed);
+            self.attempts.note(image.codec != Codec::None);
+            compressed += u64::from(image.codec != Codec::None);
             at += image.unit_bytes();
             made.push((page, lsn, image));
         }
+        self.counters.add(Counter::PagesCompressed, compressed);
         let units = (at / UNIT_LEN) as u32;
         paranoid!(
             at <= room.len() && at.is_multiple_of(UNIT_LEN) && !made.is_empty(),
