@@ -142,6 +142,11 @@ impl Place {
         self.length.div_ceil(UNIT_LEN as u32)
     }
 
+    /// The unit behind it.
+    pub fn end(&self) -> u32 {
+        self.unit.saturating_add(self.units())
+    }
+
     fn encode(&self, to: &mut [u8]) {
         put_u32(to, 0, self.unit);
         put_u32(to, 4, self.length | u32::from(self.codec as u8) << 24);

@@ -9,11 +9,12 @@ use super::placed::PlacedPages;
 use super::table_file::FileInUse;
 use crate::Result;
 use crate::buffer::PageStore;
-use crate::counters::Counter;
+use crate::counters::{Counter, Counters};
 use crate::paranoid::paranoid;
 use crate::sync::Mutex;
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::image::UNIT_LEN;
+use inkstone_format::place_map::Place;
 use inkstone_format::{PageId, PageNo};
 use inkstone_io::{AlignedBuffer, Batch, Op};
 use std::ops::Range;
@@ -122,38 +123,47 @@ impl PageReader {
         Ok(come)
     }
 
-    /// Reads pages of one file in which they are placed, each from where it is; tells which of them
-    /// have come.
+    /// Reads pages of one file in which they are placed: images that lie side by side in one
+    /// operation. Tells which of them have come.
     fn read_placed(
         &mut self,
-        placed: &PlacedPages,
-        in_use: &FileInUse<'_>,
+        counters: &Counters,
+        (placed, in_use): (&PlacedPages, &FileInUse<'_>),
         pages: &mut [(PageId, &mut [u8])],
     ) -> Vec<bool> {
-        let mut come = vec![false; pages.len()];
-        let (mut rest, mut wanted) = (&mut self.bytes[..], Vec::new());
-        let mut operations = Vec::with_capacity(pages.len());
+        let mut wanted = Vec::with_capacity(pages.len());
         for (n, (id, page)) in pages.iter().enumerate() {
-            let (room, later) = rest.split_at_mut(page.len());
-            rest = later;
             let place = placed.place(id.page);
-            let units = place.units() as usize * UNIT_LEN;
-            if place.is_empty() || units > room.len() {
-                continue;
+            if !place.is_empty() && image_bytes(&place) <= page.len() {
+                wanted.push((n, place));
             }
-            wanted.push((n, place));
+        }
+        wanted.sort_unstable_by_key(|(_, place)| place.unit);
+        let adjacent = |(_, a): &(usize, Place), (_, b): &(usize, Place)| a.end() == b.unit;
+        let mut rest = &mut self.bytes[..];
+        let mut operations = Vec::with_capacity(wanted.len());
+        for run in wanted.chunk_by(adjacent) {
+            let bytes = run.iter().map(|(_, place)| image_bytes(place)).sum();
+            let (buffer, later) = rest.split_at_mut(bytes);
+            rest = later;
             operations.push(Op::Read {
                 file: in_use.bytes(),
-                buffer: &mut room[..units],
-                offset: u64::from(place.unit) * UNIT_LEN as u64,
+                buffer,
+                offset: u64::from(run[0].1.unit) * UNIT_LEN as u64,
             });
         }
+        counters.add(Counter::DataReadCalls, operations.len() as u64);
+        counters.add(Counter::PagesRead, wanted.len() as u64);
         let results = self.queue.run(&mut operations);
         drop(operations);
-        for ((n, place), result) in wanted.into_iter().zip(results) {
-            let (id, page) = &mut pages[n];
-            let image = &self.bytes[n * page.len()..];
-            come[n] = result.is_ok() && placed.unpack(id.page, &place, image, page);
+        let (mut come, mut at) = (vec![false; pages.len()], 0);
+        for (run, result) in wanted.chunk_by(adjacent).zip(results) {
+            for (n, place) in run {
+                let image = &self.bytes[at..];
+                at += image_bytes(place);
+                let (id, page) = &mut pages[*n];
+                come[*n] = result.is_ok() && placed.unpack(id.page, place, image, page);
+            }
         }
         come
     }
@@ -178,9 +188,8 @@ impl PageReader {
                 && let Some(placed) = file.placed()
                 && let Ok(in_use) = file.acquire()
             {
-                let come = self.read_placed(placed, &in_use, pages);
+                let come = self.read_placed(store.counters(), (placed, &in_use), pages);
                 drop(in_use);
-                store.counters().add(Counter::PagesRead, come.len() as u64);
                 for ((id, buffer), come) in pages.iter_mut().zip(come) {
                     results.push(if come && check_page(buffer, *id).is_ok() {
                         Ok(())
@@ -212,6 +221,11 @@ impl PageReader {
         );
         results
     }
+}
+
+/// Bytes of the units of an image.
+fn image_bytes(place: &Place) -> usize {
+    place.units() as usize * UNIT_LEN
 }
 
 /// Cuts sorted pages of a file into runs of adjacent ones.

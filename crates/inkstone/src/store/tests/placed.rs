@@ -185,3 +185,40 @@ fn a_file_stays_near_what_lives_in_it() {
     let most = live * 13 / 10 + (1 << 20);
     assert!(bytes <= most, "{bytes} bytes for {live} that live");
 }
+
+#[test]
+fn images_side_by_side_come_in_one_read() {
+    let rig = Rig::open(&Disk::new(), placed()).unwrap();
+    rig.spaces
+        .create(SPACE, 64, rig.spaces.placement())
+        .unwrap();
+    let mut writer = rig.store.writer().unwrap();
+    let (first, later) = (2..12, 20..26);
+    for pages in [first.clone(), later.clone()] {
+        let batch = pages.map(|page| (page, 7)).collect();
+        write_images(&mut *writer, &batch).unwrap();
+    }
+    let placed_at = |page| {
+        let file = rig.spaces.open(SPACE).unwrap();
+        file.placed().unwrap().place(PageNo(page))
+    };
+    let at = u64::from(placed_at(5).unit) * 4096;
+    rig.disk
+        .damage(&rig.spaces.path(SPACE), at as usize + 100, &[1, 2, 3]);
+
+    let ids: Vec<PageId> = first.chain(later).map(|page| id(SPACE.0, page)).collect();
+    let mut buffers: Vec<_> = ids
+        .iter()
+        .map(|_| AlignedBuffer::zeroed(PAGE_SIZE))
+        .collect();
+    let mut pages: Vec<(PageId, &mut [u8])> = (ids.iter().zip(&mut buffers))
+        .map(|(&id, buffer)| (id, &mut buffer[..]))
+        .collect();
+    let results = rig.store.read_many(&mut pages);
+    for ((result, &page), buffer) in results.iter().zip(&ids).zip(&buffers) {
+        assert_eq!(result.is_ok(), page.page != PageNo(5), "{page}: {result:?}");
+        assert!(result.is_err() || is_image(buffer, page, 7), "{page}");
+    }
+    // Each batch lies together, and the damaged page is looked at once more.
+    assert!(rig.count(Counter::DataReadCalls) <= 3);
+}
