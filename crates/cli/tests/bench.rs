@@ -282,6 +282,30 @@ fn layouts_are_measured_by_turns() {
 }
 
 #[test]
+fn rows_are_read_from_an_empty_pool() {
+    let words = "cold --rows 20000 --points 600 --updates 3000 --buffer-pool-size 2m \
+                 --layout in_place,placed";
+    let fields = "workload layout turn case content rows rows_updated buffer_pool_size data_bytes \
+                  seconds rows_read rows_per_s pages_read data_read_calls pages_per_read \
+                  peak_resident_bytes memory_budget_bytes memory_ratio";
+    let lines = bench(words, fields, 6);
+    assert_eq!(lines.len(), 6, "2 layouts, 3 cases");
+    for line in &lines {
+        let pages = number(line, "pages_read");
+        let read = if line["case"] == "points" {
+            600.0
+        } else {
+            20000.0
+        };
+        assert_eq!(number(line, "rows_read"), read, "{line}");
+        assert!(
+            pages >= number(line, "data_read_calls") && pages > 100.0,
+            "{line}"
+        );
+    }
+}
+
+#[test]
 fn update_refuses_data_that_the_pool_could_hold() {
     let words = [
         "bench",

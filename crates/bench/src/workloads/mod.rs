@@ -6,14 +6,17 @@
 //! | `logvolume` | log bytes for each row (MDEV-21724) |
 //! | `commit` | single-row updates in memory (MDEV-28766) |
 //! | `update` | single-row updates of data larger than the pool (MySQL bug 68555) |
+//! | `cold` | scans and point reads from an empty pool |
 //! | `reads` | point reads and short range scans in memory |
 //! | `locks` | transactions that wait for each other: one row, a mix like TPC-C's |
 //! | `load` | loading a narrow and a wide table, against the device's bandwidth |
 //! | `giant` | one transaction that is many times what the log holds |
 //! | `recovery` | recovery from the log of a killed process; opening a large clean database |
 
+mod cold;
 mod commit;
 mod giant;
+mod layout;
 mod load;
 mod locks;
 mod logvolume;
@@ -46,6 +49,8 @@ pub enum Workload {
     Update(update::Update),
     /// Point reads and 100-row range scans in memory
     Reads(reads::Reads),
+    /// Scans and point reads of a table of which nothing is in memory
+    Cold(cold::Cold),
     /// Transactions that wait for each other: one hot row, a mix like TPC-C's
     Locks(locks::Locks),
     /// Load a narrow and a wide table in one transaction each, against the device's bandwidth
@@ -114,6 +119,7 @@ pub fn run(workload: &Workload, output: &Output) -> Result<()> {
         Workload::Commit(arguments) => commit::run(arguments, output),
         Workload::Update(arguments) => update::run(arguments, output),
         Workload::Reads(arguments) => reads::run(arguments, output),
+        Workload::Cold(arguments) => cold::run(arguments, output),
         Workload::Locks(arguments) => locks::run(arguments, output),
         Workload::Load(arguments) => load::run(arguments, output),
         Workload::Giant(arguments) => giant::run(arguments, output),

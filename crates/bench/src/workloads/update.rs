@@ -1,7 +1,6 @@
 //! `bench update`.
 
-mod layout;
-
+use super::layout::{self, Layout};
 use super::{Common, at_least, open, published};
 use crate::chart::{Chart, Form};
 use crate::counts::Counts;
@@ -17,7 +16,6 @@ use clap::Args;
 use inkstone::internals::options::FlushMethod;
 use inkstone::internals::store::space_file_name;
 use inkstone::{Database, Durability, Isolation, Options};
-use layout::Layout;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `bench update`.

@@ -1,4 +1,4 @@
-//! How pages lie in their file: what `bench update` compares.
+//! How pages lie in their file: what `bench update` and `bench cold` compare.
 
 use inkstone::Options;
 use inkstone::internals::options::{Doublewrite, PageCompression, PagePlacement};
