@@ -272,8 +272,8 @@ options! {
     flush_log_at_trx_commit: Durability = Durability::Sync, "What a commit waits for: 1 written and synced, 2 written, 0 neither (both within about a second)";
     doublewrite: Doublewrite = Doublewrite::On, "Protection from torn pages: on, off, or atomic (RWF_ATOMIC)";
     doublewrite_skip_fresh: bool = true, "Freshly initialised pages skip the doublewrite file: recovery rebuilds them from the log";
-    page_placement: PagePlacement = PagePlacement::InPlace, "Where the pages of new tables are kept: in_place, each over its older version, with doublewrite; placed, each written once, to free space of the file";
-    page_compression: PageCompression = PageCompression::Lz4, "How pages of new placed tables are compressed: none or lz4";
+    page_placement: PagePlacement = PagePlacement::InPlace, "Where the pages of new tables are kept that do not say it themselves: in_place, each over its older version, with doublewrite; placed, each written once, to free space of the file";
+    page_compression: PageCompression = PageCompression::Lz4, "How pages of new placed tables are compressed that do not say it themselves: none or lz4";
     flush_method: FlushMethod = FlushMethod::ODirect, "How data files are written: fsync, O_DSYNC, O_DIRECT, O_DIRECT_NO_FSYNC";
     open_files: u64 = 0, "Files of tables that are open at once at most; the others are opened when they are used. At least 10 (0: half of the files that the process may have open, at most 16384)";
     io_backend: IoBackend = IoBackend::Auto, "auto, posix or io_uring";
@@ -286,6 +286,118 @@ options! {
     recovery_threads: u64 = 0, "Threads that read and apply the log during recovery (0: one for each core)";
     redo_before_open: bool = false, "Opening waits until recovery has changed all pages; otherwise a page is changed when it is first read, and the others in the background";
     recovery_memory: u64 = 0, "Bytes of changes that recovery gathers from the log in memory; more go to a temporary file (0: half of the buffer pool, at least 16m)";
+}
+
+/// What a table is made with where that is to differ from the database's options; `None`: as those
+/// say when it is made. It stays so, whatever they say later.
+///
+/// ```
+/// use inkstone::{Database, Options, PageCompression, PagePlacement, TableOptions};
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Database::open(dir.path(), Options::default())?;
+/// let placed = TableOptions::new().page_placement(PagePlacement::Placed);
+/// let events = db.create_table_with("events", &[], &placed)?;
+/// assert_eq!(events.page_placement(), PagePlacement::Placed);
+/// assert_eq!(events.page_compression(), PageCompression::Lz4); // the database's option
+///
+/// let plain = db.create_table("plain", &[])?;
+/// assert_eq!(plain.page_placement(), PagePlacement::InPlace);
+/// # Ok::<(), inkstone::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableOptions {
+    /// Where its pages are kept.
+    pub page_placement: Option<PagePlacement>,
+    /// How its pages are compressed. A table with compressed pages is placed: beside
+    /// [`PagePlacement::InPlace`] there is only [`PageCompression::None`].
+    pub page_compression: Option<PageCompression>,
+}
+
+impl TableOptions {
+    /// All as the database's options say.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where the table's pages are kept.
+    pub fn page_placement(mut self, placement: PagePlacement) -> Self {
+        self.page_placement = Some(placement);
+        self
+    }
+
+    /// How the table's pages are compressed; any other than none makes it a placed one.
+    pub fn page_compression(mut self, compression: PageCompression) -> Self {
+        self.page_compression = Some(compression);
+        self
+    }
+
+    /// Sets one by name from text, as in `set("page_placement", "placed")`.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let expected = |expected: String| invalid(name, value, &format!("expected {expected}"));
+        match name {
+            "page_placement" => {
+                self.page_placement = Some(OptionValue::parse(value).map_err(expected)?);
+            }
+            "page_compression" => {
+                self.page_compression = Some(OptionValue::parse(value).map_err(expected)?);
+            }
+            _ => {
+                let reason = "a table has no such option; page_placement and page_compression are";
+                return Err(invalid(name, value, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Name and value of each that is set.
+    pub fn show(&self) -> Vec<(&'static str, String)> {
+        let placement = self.page_placement.map(|p| ("page_placement", p.show()));
+        let compression = self
+            .page_compression
+            .map(|c| ("page_compression", c.show()));
+        let shown: Vec<_> = placement.into_iter().chain(compression).collect();
+        let settable = |(name, value): &(&str, String)| Self::new().set(name, value).is_ok();
+        paranoid!(shown.iter().all(settable), "{shown:?} cannot be set");
+        shown
+    }
+
+    /// Where the pages of a table with these are kept, and how they are compressed, in a database
+    /// with those of `all`.
+    pub(crate) fn resolve(&self, all: &NewTables) -> Result<(PagePlacement, PageCompression)> {
+        let wanted = self.page_compression;
+        let is_compressed = wanted.is_some_and(|wanted| wanted != PageCompression::None);
+        let placement = match self.page_placement {
+            None if is_compressed => PagePlacement::Placed,
+            placement => placement.unwrap_or(all.placement),
+        };
+        let compression = match placement {
+            PagePlacement::InPlace => wanted.unwrap_or(PageCompression::None),
+            PagePlacement::Placed => wanted.unwrap_or(all.compression),
+        };
+        let goes_together =
+            placement == PagePlacement::Placed || compression == PageCompression::None;
+        paranoid!(
+            goes_together || self.page_placement.is_some(),
+            "{self:?} beside {all:?} makes compressed pages in place"
+        );
+        if !goes_together {
+            return Err(invalid(
+                "page_compression",
+                &compression.show(),
+                "the table's page_placement is in_place, and only placed pages are compressed; \
+                 take page_placement=placed, or page_compression=none",
+            ));
+        }
+        Ok((placement, compression))
+    }
+}
+
+/// The database's options for tables that do not say it themselves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewTables {
+    pub placement: PagePlacement,
+    pub compression: PageCompression,
 }
 
 fn invalid(name: &str, value: &str, reason: &str) -> Error {

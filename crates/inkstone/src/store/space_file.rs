@@ -7,6 +7,7 @@
 use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
 use super::placed::{PlacedPages, Shared};
+use super::space_files::Placement;
 use super::table_file::{FileInUse, TableFile};
 use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
@@ -128,6 +129,13 @@ impl SpaceFile {
     /// Whether its pages have no place of their own.
     pub fn is_placed(&self) -> bool {
         self.placed.is_some()
+    }
+
+    /// How its pages lie, and new ones are stored.
+    pub fn placement(&self) -> Placement {
+        self.placed.as_ref().map_or(Placement::InPlace, |placed| {
+            Placement::Placed(placed.codec())
+        })
     }
 
     /// Where the pages are, if not each at its own place.

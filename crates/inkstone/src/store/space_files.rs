@@ -35,7 +35,7 @@ use super::table_file::{TableFile, sync_side_by_side};
 use crate::aside::{ASIDE_SUFFIX, SetAside, set_aside};
 use crate::counters::Counters;
 use crate::mutants::{self, Mutant};
-use crate::options::{Doublewrite, FlushMethod, OPEN_FILES_MIN};
+use crate::options::{Doublewrite, FlushMethod, OPEN_FILES_MIN, PageCompression, PagePlacement};
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::sync::{HashMap, Mutex, RwLock};
@@ -78,6 +78,26 @@ pub enum Placement {
     Placed(Codec),
 }
 
+impl Placement {
+    /// That of a table with these options.
+    pub(crate) fn of(placement: PagePlacement, compression: PageCompression) -> Self {
+        match (placement, compression) {
+            (PagePlacement::InPlace, _) => Self::InPlace,
+            (PagePlacement::Placed, PageCompression::None) => Self::Placed(Codec::None),
+            (PagePlacement::Placed, PageCompression::Lz4) => Self::Placed(Codec::Lz4),
+        }
+    }
+
+    /// The options that it comes from.
+    pub(crate) fn options(self) -> (PagePlacement, PageCompression) {
+        match self {
+            Self::InPlace => (PagePlacement::InPlace, PageCompression::None),
+            Self::Placed(Codec::None) => (PagePlacement::Placed, PageCompression::None),
+            Self::Placed(Codec::Lz4) => (PagePlacement::Placed, PageCompression::Lz4),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Entry {
     Known(Arc<SpaceFile>),
@@ -93,7 +113,6 @@ pub struct SpaceFiles {
     /// For tablespace files.
     tables: Arc<dyn Directory>,
     context: Arc<Context>,
-    placement: Placement,
     /// Held while a file is created, opened or removed.
     ddl: Mutex<()>,
     shards: [RwLock<HashMap<SpaceId, Entry>>; SHARDS],
@@ -144,7 +163,6 @@ impl SpaceFiles {
             directory,
             tables,
             context,
-            placement: options.placement,
             ddl: Mutex::new(()),
             shards: Default::default(),
         })
@@ -159,11 +177,6 @@ impl SpaceFiles {
     /// The cache of open files.
     pub(crate) fn open_files(&self) -> &OpenFiles {
         &self.context.open_files
-    }
-
-    /// How the pages of a new table are to lie in its file.
-    pub fn placement(&self) -> Placement {
-        self.placement
     }
 
     /// Bytes in a page.

@@ -288,6 +288,11 @@ impl PlacedPages {
         }
     }
 
+    /// How new images are stored.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
     /// How many pages the map has room for.
     pub fn pages(&self) -> u32 {
         self.state.lock().places.len() as u32
