@@ -35,6 +35,8 @@ extern void ignore_db_dirs_append(const char *name);
 
 #define STARTUP_CHOICES(X)                                                                            \
   X(doublewrite, "doublewrite", "on", "Protection from torn pages: on, off or atomic")                \
+  X(page_placement, "page_placement", "in_place", "Where the pages of new tables are kept that do not say it (PAGE_PLACEMENT): in_place or placed")\
+  X(page_compression, "page_compression", "lz4", "How the pages of new placed tables are compressed: none or lz4")\
   X(flush_method, "flush_method", "O_DIRECT", "How data files are written: fsync, O_DSYNC, O_DIRECT or O_DIRECT_NO_FSYNC")\
   X(log_write, "log_write", "sync", "How the log is written: sync or async")                          \
   X(io_backend, "io_backend", "auto", "auto, posix or io_uring")
@@ -147,6 +149,12 @@ uint64_t lock_wait_timeout_ms(THD *thd)
   double seconds= static_cast<double>(THDVAR(thd, lock_wait_timeout));
   set_if_smaller(seconds, static_cast<double>(thd->variables.lock_wait_timeout));
   return static_cast<uint64_t>(seconds * 1000);
+}
+
+const char *compression_of_pages()
+{
+  return page_compression && my_strcasecmp(system_charset_info, page_compression, "none") ? page_compression
+                                                                                           : "lz4";
 }
 
 bool snapshot_isolation(THD *thd)
