@@ -20,13 +20,14 @@ struct ha_table_option_struct
 {
   uint page_placement;
   uint page_compressed;
+  ulonglong page_compression_level;
 };
 
 /* Not HA_TOPTION_BOOL: that would not tell what is off from what is not said. */
 ha_create_table_option inkstone_table_options[]= {
     HA_TOPTION_ENUM("PAGE_PLACEMENT", page_placement, "default,in_place,placed", PLACEMENT_DEFAULT),
     HA_TOPTION_ENUM("PAGE_COMPRESSED", page_compressed, "default,0,no,off,1,yes,on", COMPRESSED_DEFAULT),
-    HA_TOPTION_END};
+    HA_TOPTION_NUMBER("PAGE_COMPRESSION_LEVEL", page_compression_level, 0, 0, 19, 1), HA_TOPTION_END};
 
 bool is_page_option(const LEX_CSTRING &name)
 {
@@ -59,11 +60,19 @@ static bool says_not_compressed(const HA_CREATE_INFO *info)
          !says_compressed(info);
 }
 
+/* 0: none is said. */
+static ulonglong level_in(const HA_CREATE_INFO *info)
+{
+  return info->option_struct ? info->option_struct->page_compression_level : 0;
+}
+
 const char *page_contradiction(const HA_CREATE_INFO *info)
 {
   const bool compressed= is_compressed_format(info->row_type, info->key_block_size);
   if (compressed && says_not_compressed(info))
     return "PAGE_COMPRESSED=0 with ROW_FORMAT=COMPRESSED or KEY_BLOCK_SIZE";
+  if (level_in(info) && !says_compressed(info))
+    return "PAGE_COMPRESSION_LEVEL without PAGE_COMPRESSED=1";
   if (placement_in(info) != PLACEMENT_IN_PLACE)
     return nullptr;
   if (says_compressed(info))
@@ -112,7 +121,12 @@ static PageOptions options_in(const HA_CREATE_INFO *info)
   if (placement_in(info) != PLACEMENT_DEFAULT)
     options.emplace_back("page_placement",
                          placement_in(info) == PLACEMENT_PLACED ? "placed" : "in_place");
-  if (is_compressed_format(info->row_type, info->key_block_size))
+  if (level_in(info))
+  {
+    options.emplace_back("page_compression", "zstd");
+    options.emplace_back("page_compression_level", std::to_string(level_in(info)));
+  }
+  else if (is_compressed_format(info->row_type, info->key_block_size))
     options.emplace_back("page_compression", "lz4");
   else if (says_compressed(info))
     options.emplace_back("page_compression", compression_of_pages());
@@ -124,7 +138,10 @@ static PageOptions options_in(const HA_CREATE_INFO *info)
 /* Whether the statement itself, not the definition that it alters, says something of pages. */
 static bool names_pages(THD *thd, const TABLE_SHARE *altered, const HA_CREATE_INFO *info)
 {
-  for (const engine_option_value *option= thd->lex->create_info.option_list; option; option= option->next)
+  /* The parser begins a list for ALTER alone: that of another statement is of one before it. */
+  const bool has_list= thd_sql_command(thd) == SQLCOM_ALTER_TABLE;
+  for (const engine_option_value *option= has_list ? thd->lex->create_info.option_list : nullptr; option;
+       option= option->next)
     if (is_page_option(option->name))
       return true;
   return is_compressed_format(info->row_type, info->key_block_size) !=

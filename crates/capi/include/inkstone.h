@@ -421,9 +421,9 @@ typedef struct ink_tree ink_tree;
 /* Creates a table with a clustered tree, named "primary", and `secondary_count` secondary trees. */
 int ink_create_table(const ink_database *database, ink_slice name, const ink_slice *secondary,
                      size_t secondary_count, ink_error *error);
-/* As ink_create_table, with options of the table: page_placement and page_compression. What is not
- * named is as the database's options of these names say. INK_INVALID for what does not go together.
- * A table stays what it was made as. */
+/* As ink_create_table, with options of the table: page_placement, page_compression and
+ * page_compression_level. What is not named is as the database's options of these names say.
+ * INK_INVALID for what does not go together. A table stays what it was made as. */
 int ink_create_table_with(const ink_database *database, ink_slice name, const ink_slice *secondary,
                           size_t secondary_count, const ink_option *options, size_t option_count,
                           ink_error *error);

@@ -8,6 +8,7 @@ use inkstone_io::sim::SimVfs;
 
 const IN_PLACE: (PagePlacement, PageCompression) = (PagePlacement::InPlace, PageCompression::None);
 const PLACED: (PagePlacement, PageCompression) = (PagePlacement::Placed, PageCompression::None);
+const SMALL: (PagePlacement, PageCompression) = (PagePlacement::Placed, PageCompression::Zstd);
 const PACKED: (PagePlacement, PageCompression) = (PagePlacement::Placed, PageCompression::Lz4);
 
 fn defaults((page_placement, page_compression): (PagePlacement, PageCompression)) -> Options {
@@ -32,7 +33,7 @@ fn is_placed(vfs: &SimVfs, table: &inkstone::Table) -> bool {
 /// behind a kill, power loss and a close, whatever the default is then, and has its rows.
 #[test]
 fn a_table_stays_what_it_was_made_as() {
-    for default in [IN_PLACE, PLACED, PACKED] {
+    for default in [IN_PLACE, PLACED, PACKED, SMALL] {
         let disk = SimVfs::new(3);
         let db = open_sim(&disk, defaults(default)).unwrap();
         let mut tables = vec![("by_default", default)];
@@ -41,6 +42,7 @@ fn a_table_stays_what_it_was_made_as() {
             ("in_place", IN_PLACE),
             ("placed", PLACED),
             ("packed", PACKED),
+            ("small", SMALL),
         ] {
             let options = TableOptions::new().page_placement(kind.0);
             let options = options.page_compression(kind.1);
@@ -151,6 +153,19 @@ fn what_does_not_go_together_is_refused_and_makes_nothing() {
         &failed(options.set("page_compression", "much")),
         &["much", "lz4"],
     );
+    let level = |level| TableOptions::new().page_compression_level(level);
+    for (options, word) in [
+        (level(3), "page_compression=lz4"),
+        (level(0).page_compression(PageCompression::Zstd), "1 to 19"),
+        (level(20).page_compression(PageCompression::Zstd), "1 to 19"),
+    ] {
+        let error = failed(db.create_table_with("t", &[], &options));
+        says(&error, &["page_compression_level", word]);
+    }
+    let options_with_level = level(19).page_compression(PageCompression::Zstd);
+    let table = db.create_table_with("level", &[], &options_with_level);
+    assert_eq!(table.unwrap().options().page_compression_level, Some(19));
+    db.drop_table("level").unwrap();
     says(
         &failed(options.set("page_size", "4k")),
         &["page_size", "page_placement"],

@@ -92,18 +92,14 @@ impl Table {
 
     /// Where its pages are kept, as was chosen when it was made.
     pub fn page_placement(&self) -> PagePlacement {
-        self.inner.space.file().placement().options().0
+        let options = self.options();
+        options.page_placement.unwrap_or(PagePlacement::InPlace)
     }
 
     /// How its pages are compressed; [`PageCompression::None`] if they are in place.
     pub fn page_compression(&self) -> PageCompression {
-        let (placement, compression) = self.inner.space.file().placement().options();
-        paranoid!(
-            placement == PagePlacement::Placed || compression == PageCompression::None,
-            "table {} has compressed pages in place",
-            self.inner.name
-        );
-        compression
+        let options = self.options();
+        options.page_compression.unwrap_or(PageCompression::None)
     }
 
     /// What it was made with; a table that is made with the same is of its kind:
@@ -119,9 +115,13 @@ impl Table {
     /// # Ok::<(), inkstone::Error>(())
     /// ```
     pub fn options(&self) -> TableOptions {
-        TableOptions::new()
-            .page_placement(self.page_placement())
-            .page_compression(self.page_compression())
+        let options = self.inner.space.file().placement().options();
+        paranoid!(
+            options.page_placement.is_some() && options.page_compression.is_some(),
+            "table {} says of itself {options:?}",
+            self.inner.name
+        );
+        options
     }
 
     /// All of its trees, the clustered one first.

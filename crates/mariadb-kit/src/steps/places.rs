@@ -26,25 +26,27 @@ CREATE TABLE packed (id INT PRIMARY KEY, a INT, b VARCHAR(1000), KEY (a)) ENGINE
 CREATE TABLE raw (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=Inkstone PAGE_PLACEMENT='PLACED' PAGE_COMPRESSED=off;
 CREATE TABLE formatted (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=Inkstone ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=4;
 CREATE TABLE blocks (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=Inkstone KEY_BLOCK_SIZE=8;
+CREATE TABLE small (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=Inkstone PAGE_COMPRESSED=1 PAGE_COMPRESSION_LEVEL=9;
 CREATE TABLE parts (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=Inkstone PAGE_PLACEMENT=placed
   PARTITION BY HASH (id) PARTITIONS 2;
 CREATE TABLE innodb (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=InnoDB PAGE_COMPRESSED=1;",
         tables: "blocks placed lz4, formatted placed lz4, packed placed lz4, parts#P#p0 placed lz4, \
-                 parts#P#p1 placed lz4, placed placed lz4, plain in_place none, raw placed none",
+                 parts#P#p1 placed lz4, placed placed lz4, plain in_place none, raw placed none, small placed zstd 9",
     },
     Phase {
-        variables: ("placed", "none"),
-        statements: "ALTER TABLE plain FORCE, ALGORITHM=COPY; OPTIMIZE TABLE placed, packed, plain; CREATE INDEX b ON plain (b(9));
+        variables: ("placed", "zstd"),
+        statements: "ALTER TABLE plain FORCE, ALGORITHM=COPY; OPTIMIZE TABLE placed, packed, plain, formatted, blocks, small; CREATE INDEX b ON plain (b(9));
+CREATE INDEX a ON blocks (a) ALGORITHM=COPY;
 TRUNCATE TABLE formatted; INSERT INTO formatted SELECT * FROM plain; RENAME TABLE blocks TO block;
 ALTER TABLE block MODIFY a BIGINT; ALTER TABLE packed COMMENT='kept', ALGORITHM=INSTANT;
 CREATE TABLE like_plain LIKE plain; CREATE TABLE like_packed LIKE packed; CREATE TABLE by_variable LIKE raw;
 CREATE OR REPLACE TABLE by_variable (id INT PRIMARY KEY) ENGINE=Inkstone;
 ALTER TABLE parts ADD PARTITION PARTITIONS 1; ALTER TABLE parts TRUNCATE PARTITION p0;
-ALTER TABLE innodb ENGINE=Inkstone;",
-        tables: "block placed lz4, by_variable placed none, formatted placed lz4, innodb placed lz4, \
+ALTER TABLE innodb ENGINE=Inkstone; ALTER TABLE small FORCE, ALGORITHM=COPY;",
+        tables: "block placed lz4, by_variable placed zstd 3, formatted placed lz4, innodb placed zstd 3, \
                  like_packed placed lz4, like_plain in_place none, packed placed lz4, \
                  parts#P#p0 placed lz4, parts#P#p1 placed lz4, parts#P#p2 placed lz4, \
-                 placed placed lz4, plain in_place none, raw placed none",
+                 placed placed lz4, plain in_place none, raw placed none, small placed zstd 9",
     },
     Phase {
         variables: ("in_place", "lz4"),
@@ -52,16 +54,18 @@ ALTER TABLE innodb ENGINE=Inkstone;",
 ALTER TABLE packed PAGE_COMPRESSED=0; ALTER TABLE formatted ROW_FORMAT=DYNAMIC; ALTER TABLE like_plain ROW_FORMAT=COMPRESSED;
 ALTER TABLE raw PAGE_PLACEMENT=DEFAULT; ALTER TABLE by_variable ENGINE=Inkstone; ALTER TABLE parts PAGE_COMPRESSED=0;
 ALTER TABLE like_packed PAGE_COMPRESSED=yes, ADD COLUMN c INT, ALGORITHM=INSTANT;
+ALTER TABLE small PAGE_COMPRESSION_LEVEL=19;
 ALTER TABLE innodb PAGE_COMPRESSED=0, PAGE_PLACEMENT=placed, ADD INDEX (a), RENAME TO renamed;",
-        tables: "block placed lz4, by_variable placed none, formatted in_place none, like_packed placed lz4, \
+        tables: "block placed lz4, by_variable placed zstd 3, formatted in_place none, like_packed placed lz4, \
                  like_plain placed lz4, packed in_place none, parts#P#p0 placed none, \
                  parts#P#p1 placed none, parts#P#p2 placed none, placed in_place none, \
-                 plain placed lz4, raw in_place none, renamed placed none",
+                 plain placed lz4, raw in_place none, renamed placed none, \
+                 small placed zstd 19",
     },
 ];
 
 /// What is refused behind the last phase, and what the error says.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 10] = [
     (
         "CREATE TABLE n (a INT) ENGINE=Inkstone PAGE_PLACEMENT=in_place PAGE_COMPRESSED=1",
         "PAGE_PLACEMENT=in_place with PAGE_COMPRESSED=1",
@@ -81,6 +85,14 @@ const REFUSED: [(&str, &str); 8] = [
     (
         "CREATE TABLE n (a INT) ENGINE=Inkstone PAGE_PLACEMENT=elsewhere",
         "elsewhere",
+    ),
+    (
+        "CREATE TABLE n (a INT) ENGINE=Inkstone PAGE_COMPRESSION_LEVEL=3",
+        "PAGE_COMPRESSION_LEVEL without PAGE_COMPRESSED=1",
+    ),
+    (
+        "CREATE TABLE n (a INT) ENGINE=Inkstone PAGE_COMPRESSED=1 PAGE_COMPRESSION_LEVEL=20",
+        "PAGE_COMPRESSION_LEVEL",
     ),
     (
         "ALTER TABLE placed PAGE_COMPRESSED=1",
@@ -151,6 +163,7 @@ fn fill(server: &Server) -> Result<()> {
         "placed",
         "packed",
         "raw",
+        "small",
         "formatted",
         "blocks",
         "parts",

@@ -152,6 +152,7 @@ const PLACEMENTS: &[(PagePlacement, PageCompression)] = &[
     (PagePlacement::InPlace, PageCompression::None),
     (PagePlacement::Placed, PageCompression::None),
     (PagePlacement::Placed, PageCompression::Lz4),
+    (PagePlacement::Placed, PageCompression::Zstd),
 ];
 
 impl Features {

@@ -61,7 +61,7 @@ impl Database {
             }
         }
         let inner = &self.inner;
-        let (placement, compression) = options.resolve(&inner.new_tables)?;
+        let kind = options.resolve(&inner.new_table)?;
         let _ddl = inner.begin_ddl()?;
         if self.definition(name)?.is_some() {
             return Err(Error::AlreadyExists(format!("table {name}")));
@@ -72,8 +72,7 @@ impl Database {
             "table {name} would be the catalog, {space}"
         );
         let hold = inner.hold_log();
-        let placement = Placement::of(placement, compression);
-        let made = inner.make_table(name, space, secondary, placement);
+        let made = inner.make_table(name, space, secondary, Placement::of(kind));
         if made.is_err() {
             inner.unmake_space(space)?;
         }

@@ -3,7 +3,7 @@
 use crate::buffer::PoolOptions;
 use crate::database::background::UpkeepOptions;
 use crate::log::LogOptions;
-use crate::options::{LOG_BUFFER_SIZE_MIN, MemoryBound, NewTables, Options};
+use crate::options::{LOG_BUFFER_SIZE_MIN, MemoryBound, NewTable, Options};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoOptions;
 use crate::store::StoreOptions;
@@ -21,7 +21,8 @@ pub(super) struct Parts {
     pub version_memory: u64,
     pub transactions: TransactionOptions,
     pub upkeep: UpkeepOptions,
-    pub new_tables: NewTables,
+    /// A table that does not say otherwise.
+    pub new_table: NewTable,
     /// What they were made from, for the program to see.
     pub all: Options,
     /// What was made smaller to fit the limit.
@@ -79,9 +80,10 @@ impl Parts {
                 log_file_size: all.log_file_size,
                 stays_warm: all.buffer_pool_dump_at_shutdown,
             },
-            new_tables: NewTables {
+            new_table: NewTable {
                 placement: all.page_placement,
                 compression: all.page_compression,
+                level: all.page_compression_level,
             },
             all,
             memory_bound,

@@ -50,7 +50,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::{Error, Result};
 use inkstone_format::header::page_lsn;
-use inkstone_format::image::{self, Codec, Made, UNIT_LEN};
+use inkstone_format::image::{self, Compression, Made, Packer, UNIT_LEN};
 use inkstone_format::place_map::{BLOCK_PLACES, Place, PlaceMapHeader, encode_block};
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use inkstone_io::AlignedBuffer;
@@ -80,7 +80,7 @@ const IDLE_BUFFERS_MAX: usize = 4;
 pub(crate) struct PlacedPages {
     space: SpaceId,
     page_size: u32,
-    codec: Codec,
+    compression: Compression,
     data: Arc<TableFile>,
     map: MapFile,
     open_files: Arc<OpenFiles>,
@@ -211,8 +211,8 @@ impl PlacedPages {
         Ok(Self::new(header, data, map, state, shared))
     }
 
-    /// Reads the map of a tablespace. `data_bytes`: the length of its file. The codec is the
-    /// map's.
+    /// Reads the map of a tablespace. `data_bytes`: the length of its file. The compression
+    /// is the map's.
     pub fn open(
         expected: PlaceMapHeader,
         data: Arc<TableFile>,
@@ -274,7 +274,7 @@ impl PlacedPages {
         Self {
             space: header.space,
             page_size: header.page_size,
-            codec: header.codec,
+            compression: header.compression,
             data,
             map,
             open_files: shared.open_files,
@@ -289,8 +289,8 @@ impl PlacedPages {
     }
 
     /// How new images are stored.
-    pub fn codec(&self) -> Codec {
-        self.codec
+    pub fn compression(&self) -> Compression {
+        self.compression
     }
 
     /// How many pages the map has room for.
@@ -383,12 +383,12 @@ impl PlacedPages {
         &self,
         pages: impl Iterator<Item = (PageNo, Lsn, &'p [u8])>,
         room: &mut [u8],
-        packed: &mut Vec<u8>,
+        packer: &mut Packer,
     ) -> (Vec<Placing>, Option<Error>) {
         let (mut at, mut made) = (0, Vec::new());
         for (page, lsn, bytes) in pages {
             let id = PageId::new(self.space, page);
-            let image = image::make(self.codec, (id, lsn), bytes, &mut room[at..], packed);
+            let image = image::make(self.compression, (id, lsn), bytes, &mut room[at..], packer);
             at += image.unit_bytes();
             made.push((page, lsn, image));
         }

@@ -1,12 +1,12 @@
 //! Placed pages: what a crash leaves, a full disk, and space that is used again.
 
 use super::*;
-use inkstone_format::image::Codec;
+use inkstone_format::image::Compression;
 use std::collections::BTreeMap;
 
 const PAGE_SIZE: usize = 16 << 10;
 const SPACE: SpaceId = SpaceId(1);
-const PLACED: Placement = Placement::Placed(Codec::Lz4);
+const PLACED: Placement = Placement::Placed(Compression::Lz4);
 
 fn placed() -> StoreOptions {
     StoreOptions {
