@@ -2,6 +2,7 @@
 /* What the server calls for the engine as a whole: transactions, two-phase commit, start and
    stop. */
 #include "ddl/alter.h"
+#include "ddl/page_options.h"
 #include "ddl/tables.h"
 #include "handler/ha_inkstone.h"
 #include "server/information_schema.h"
@@ -320,6 +321,7 @@ static int initialise(void *plugin)
   hton->db_type= DB_TYPE_AUTOASSIGN;
   hton->flags= HTON_SUPPORTS_EXTENDED_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |
                HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
+  hton->table_options= inkstone_table_options;
   hton->savepoint_offset= sizeof(ink_mark);
   hton->create= create_handler;
   hton->close_connection= close_connection;

@@ -19,6 +19,7 @@
 #include "ddl/tables.h"
 #include "handler/ha_inkstone.h"
 #include "handler/sorted_insert.h"
+#include "ddl/page_options.h"
 #include "ddl/partitions.h"
 #include <algorithm>
 
@@ -179,6 +180,7 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   if (is_outdated())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (info->error_if_not_empty || leaves_rows_out(info) || refused_option(thd(), info->create_info) ||
+      alters_pages(thd(), table->s, info->create_info, access.share->engine_table()) ||
       table->s->tmp_table != NO_TMP_TABLE || altered->versioned() != table->versioned() || altered->s->long_unique_table)
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   try

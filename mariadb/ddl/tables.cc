@@ -5,6 +5,7 @@
 #include "ddl/tables.h"
 #include "server/change_times.h"
 #include "create_options.h"
+#include "ddl/page_options.h"
 #include "ddl/partitions.h"
 #include "server/variables.h"
 #include "sql_partition.h"
@@ -50,7 +51,7 @@ static const char *foreign_option(const HA_CREATE_INFO *info)
     bool is_on= option->value.str != nullptr;
     for (const char *word : off)
       is_on= is_on && my_strcasecmp(system_charset_info, option->value.str, word);
-    if (is_on)
+    if (is_on && !is_page_option(option->name))
       return option->name.str;
   }
   return nullptr;
@@ -70,10 +71,11 @@ const char *refused_option(THD *thd, const HA_CREATE_INFO *info)
   const row_type format= info->row_type;
   if (format == ROW_TYPE_FIXED || format == ROW_TYPE_PAGE)
     return "ROW_TYPE";
-  if (format == ROW_TYPE_COMPRESSED && says(HA_CREATE_USED_ROW_FORMAT))
-    return "ROW_FORMAT=COMPRESSED";
-  if (info->key_block_size && says(HA_CREATE_USED_KEY_BLOCK_SIZE))
+  if (info->key_block_size && says(HA_CREATE_USED_KEY_BLOCK_SIZE) && format != ROW_TYPE_COMPRESSED &&
+      format != ROW_TYPE_DEFAULT && format != ROW_TYPE_NOT_USED)
     return "KEY_BLOCK_SIZE";
+  if (const char *contradiction= page_contradiction(info))
+    return contradiction;
   if (info->data_file_name && *info->data_file_name)
     return "DATA DIRECTORY";
   if (info->index_file_name && *info->index_file_name)
@@ -101,10 +103,14 @@ static int note_facts(THD *thd, ink_slice name, std::vector<ink_row> facts)
 
 /* Makes an empty table; nothing is left of it if that fails. */
 static int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &trees,
-                        const std::vector<ink_row> &facts)
+                        const PageOptions &pages, const std::vector<ink_row> &facts)
 {
   ink_error error;
-  if (ink_create_table(database, name, trees.data(), trees.size(), &error))
+  std::vector<ink_option> options;
+  for (const auto &option : pages)
+    options.push_back({slice_of(option.first), slice_of(option.second)});
+  if (ink_create_table_with(database, name, trees.data(), trees.size(), options.data(), options.size(),
+                            &error))
     return error.code == INK_DISK_FULL ? ENOSPC : handler_error(thd, error);
   int failed= note_facts(thd, name, facts);
   if (failed)
@@ -122,8 +128,11 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
     return HA_WRONG_CREATE_OPTION;
   }
   std::vector<ink_slice> trees;
+  PageOptions pages;
   try
   {
+    if (int failed= page_options_for(ha_thd(), info, &pages))
+      return failed;
     for (uint i= 0; i < form->s->keys; i++)
       if (i != form->s->primary_key)
         trees.push_back(slice_of(form->key_info[i].name));
@@ -134,7 +143,7 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
     return HA_ERR_OUT_OF_MEM;
   }
   TableName name(path);
-  if (int failed= create_table(ha_thd(), name.slice(), trees, {}))
+  if (int failed= create_table(ha_thd(), name.slice(), trees, pages, {}))
     return failed;
   return form->found_next_number_field ? set_first_auto_increment(path, form, info) : 0;
 }
@@ -315,7 +324,7 @@ static int create_replacement(THD *thd, const std::string &name, const std::vect
   std::vector<ink_slice> trees;
   for (size_t i= 1; i < ink_table_tree_count(opened.get()); i++)
     trees.push_back(ink_tree_name(ink_table_tree(opened.get(), i)));
-  return create_table(thd, slice_of(replacement), trees, facts);
+  return create_table(thd, slice_of(replacement), trees, page_options_of(opened.get()), facts);
 }
 
 /* Empties all of these tables in one step. `facts`: of each of the empty ones. */

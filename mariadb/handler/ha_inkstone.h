@@ -43,7 +43,6 @@ public:
   uint max_supported_keys() const override { return MAX_KEY; }
   uint max_supported_key_length() const override;
   uint max_supported_key_part_length() const override { return KEY_PART_BYTES_MAX; }
-  enum row_type get_row_type() const override { return ROW_TYPE_DYNAMIC; }
   int open(const char *name, int mode, uint test_if_locked) override;
   int close() override;
   handler *clone(const char *name, MEM_ROOT *mem_root) override;
@@ -105,6 +104,9 @@ public:
   ha_rows estimate_rows_upper_bound() override;
   /* Every index may serve ORDER BY and GROUP BY without LIMIT, the clustered one above all. */
   const key_map *keys_to_use_for_scanning() override { return &key_map_full; }
+
+  /* ddl/page_options.cc */
+  enum row_type get_row_type() const override;
 
   /* ddl/tables.cc */
   int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;

@@ -20,6 +20,7 @@ extern void ignore_db_dirs_append(const char *name);
   X(log_buffer_size, "log_buffer_size", 16 << 20, 2 << 20, 1ULL << 32, "Bytes of log kept in memory, a power of two")\
   X(lock_memory_max, "lock_memory_max", 64 << 20, 0, ULONGLONG_MAX, "Bytes of one transaction's locks in one index, beyond which neighbouring ones are joined to ranges, which lock more")\
   X(version_store_memory, "version_store_memory", 64 << 20, 1 << 20, ULONGLONG_MAX, "Bytes of old row versions kept in memory; more go to a file")\
+  X(page_compression_level, "page_compression_level", 3, 1, 19, "Level of zstd for new placed tables that do not say it: 1 (fast) to 19 (small)")\
   X(open_files, "open_files", 0, 0, UINT_MAX32, "Files of tables that are open at once at most (0: half of the files that the server may have open)")\
   X(force_recovery, "force_recovery", 0, 0, 6, "For a database that does not open; it can be read only. 1, 2: damaged pages are left out; 3, 4: nothing is rolled back; 5: what was not committed counts as committed. 6 is refused")\
   X(recovery_threads, "recovery_threads", 0, 0, 256, "Threads that read and apply the log during recovery (0: one for each core)")\
@@ -35,6 +36,8 @@ extern void ignore_db_dirs_append(const char *name);
 
 #define STARTUP_CHOICES(X)                                                                            \
   X(doublewrite, "doublewrite", "on", "Protection from torn pages: on, off or atomic")                \
+  X(page_placement, "page_placement", "in_place", "Where the pages of new tables are kept that do not say it (PAGE_PLACEMENT): in_place or placed")\
+  X(page_compression, "page_compression", "lz4", "How the pages of new placed tables are compressed: none, lz4 or zstd")\
   X(flush_method, "flush_method", "O_DIRECT", "How data files are written: fsync, O_DSYNC, O_DIRECT or O_DIRECT_NO_FSYNC")\
   X(log_write, "log_write", "sync", "How the log is written: sync or async")                          \
   X(io_backend, "io_backend", "auto", "auto, posix or io_uring")
@@ -147,6 +150,12 @@ uint64_t lock_wait_timeout_ms(THD *thd)
   double seconds= static_cast<double>(THDVAR(thd, lock_wait_timeout));
   set_if_smaller(seconds, static_cast<double>(thd->variables.lock_wait_timeout));
   return static_cast<uint64_t>(seconds * 1000);
+}
+
+const char *compression_of_pages()
+{
+  return page_compression && my_strcasecmp(system_charset_info, page_compression, "none") ? page_compression
+                                                                                           : "lz4";
 }
 
 bool snapshot_isolation(THD *thd)

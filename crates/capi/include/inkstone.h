@@ -421,6 +421,12 @@ typedef struct ink_tree ink_tree;
 /* Creates a table with a clustered tree, named "primary", and `secondary_count` secondary trees. */
 int ink_create_table(const ink_database *database, ink_slice name, const ink_slice *secondary,
                      size_t secondary_count, ink_error *error);
+/* As ink_create_table, with options of the table: page_placement, page_compression and
+ * page_compression_level. What is not named is as the database's options of these names say.
+ * INK_INVALID for what does not go together. A table stays what it was made as. */
+int ink_create_table_with(const ink_database *database, ink_slice name, const ink_slice *secondary,
+                          size_t secondary_count, const ink_option *options, size_t option_count,
+                          ink_error *error);
 int ink_drop_table(const ink_database *database, ink_slice name, ink_error *error);
 /* Open handles go on working. INK_ALREADY_EXISTS if there is a table of the new name. */
 int ink_rename_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
@@ -469,6 +475,9 @@ const ink_tree *ink_table_find_tree(const ink_table *table, ink_slice name);
 ink_slice ink_tree_name(const ink_tree *tree);
 /* The tree's number in its table's file: ink_import_table wants it. */
 uint32_t ink_tree_number(const ink_tree *tree);
+/* Visits name and value of every option that it was made with: with them ink_create_table_with
+ * makes another one of its kind. */
+void ink_table_options(const ink_table *table, ink_visit_text visit, void *context);
 /* The table's file in the file system. */
 int ink_table_path(const ink_table *table, ink_buffer *path, ink_error *error);
 /* Whether another table has this name now, which was the open one's: that one was dropped or

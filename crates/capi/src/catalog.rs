@@ -1,11 +1,11 @@
 //! Tables and their trees.
 
-use crate::database::ink_database;
+use crate::database::{VisitText, ink_database, ink_option, visit_values};
 use crate::entry::{entry, free, on_or};
 use crate::error::{Failure, ink_error};
 use crate::raw::{self, ink_buffer, ink_slice};
 use crate::transaction::ink_interrupt;
-use inkstone::{Database, Error, Table, TableTree};
+use inkstone::{Database, Error, Table, TableOptions, TableTree};
 use std::ffi::{c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::null;
@@ -45,6 +45,51 @@ pub unsafe extern "C" fn ink_create_table(
         let trees: Vec<&str> = trees.iter().map(|t| t.text()).collect::<Result<_, _>>()?;
         database.0.create_table(name.text()?, &trees)?;
     })
+}
+
+/// Creates a table with options of its own.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_create_table_with(
+    database: *const ink_database,
+    name: ink_slice,
+    secondary: *const ink_slice,
+    secondary_count: usize,
+    options: *const ink_option,
+    option_count: usize,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |database| {
+        let trees = raw::array(secondary, secondary_count)?;
+        let trees: Vec<&str> = trees.iter().map(|t| t.text()).collect::<Result<_, _>>()?;
+        let mut wanted = TableOptions::new();
+        for option in raw::array(options, option_count)? {
+            wanted.set(option.name.text()?, option.value.text()?)?;
+        }
+        database
+            .0
+            .create_table_with(name.text()?, &trees, &wanted)?;
+    })
+}
+
+/// Visits a table's options.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_table_options(
+    table: *const ink_table,
+    visit: VisitText,
+    context: *mut c_void,
+) {
+    // SAFETY: the caller's pointers are as the header asks; its function returns normally.
+    unsafe {
+        on_or(table, (), |table| {
+            visit_values(&table.table.options().show(), visit, context);
+        });
+    }
 }
 
 /// Drops a table.

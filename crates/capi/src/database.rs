@@ -14,8 +14,8 @@ pub struct ink_database(pub Database);
 /// `ink_option`.
 #[repr(C)]
 pub struct ink_option {
-    name: ink_slice,
-    value: ink_slice,
+    pub name: ink_slice,
+    pub value: ink_slice,
 }
 
 /// `ink_option_info`.
@@ -330,16 +330,25 @@ pub unsafe extern "C" fn ink_option_values(
     // SAFETY: the caller's pointers are as the header asks; its function returns normally.
     unsafe {
         on_or(database, (), |database| {
-            for (name, value) in database.0.options().show() {
-                let (name, value) = (
-                    ink_slice::lend(name.as_bytes()),
-                    ink_slice::lend(value.as_bytes()),
-                );
-                if !visit.is_some_and(|visit| visit(context, name, value)) {
-                    break;
-                }
-            }
+            visit_values(&database.0.options().show(), visit, context);
         });
+    }
+}
+
+/// Calls a visitor of names and values.
+///
+/// # Safety
+/// `visit` is null, or may be called with `context`.
+pub unsafe fn visit_values(values: &[(&str, String)], visit: VisitText, context: *mut c_void) {
+    for (name, value) in values {
+        let (name, value) = (
+            ink_slice::lend(name.as_bytes()),
+            ink_slice::lend(value.as_bytes()),
+        );
+        // SAFETY: what this function asks for.
+        if !visit.is_some_and(|visit| unsafe { visit(context, name, value) }) {
+            break;
+        }
     }
 }
 

@@ -511,6 +511,39 @@ static void rows_are_sorted(ink_database *db) {
   OK(ink_drop_table(db, INK_STR("sorted"), &error));
 }
 
+static bool find_placed(void *context, ink_slice name, ink_slice value) {
+  *(int *)context += same(name, "page_placement") && same(value, "placed");
+  *(int *)context += same(name, "page_compression") && same(value, "none");
+  return true;
+}
+
+static bool stop_at_once(void *context, ink_slice name, ink_slice value) {
+  ++*(int *)context;
+  return name.len + value.len == 0;
+}
+
+static void tables_with_options(ink_database *db) {
+  ink_option options[] = {{INK_STR("page_placement"), INK_STR("placed")},
+                          {INK_STR("page_compression"), INK_STR("none")}};
+  ink_option wrong[] = {{INK_STR("page_placement"), INK_STR("in_place")},
+                        {INK_STR("page_compression"), INK_STR("lz4")}};
+  ink_slice secondary = INK_STR("index");
+  ink_table *table;
+  int found = 0, visited = 0;
+  FAILS(INK_INVALID, ink_create_table_with(db, INK_STR("placed"), NULL, 0, wrong, 2, &error));
+  FAILS(INK_NOT_FOUND, ink_table_open(db, INK_STR("placed"), &table, &error));
+  OK(ink_create_table_with(db, INK_STR("placed"), &secondary, 1, options, 2, &error));
+  FAILS(INK_ALREADY_EXISTS, ink_create_table_with(db, INK_STR("placed"), NULL, 0, NULL, 0, &error));
+  OK(ink_table_open(db, INK_STR("placed"), &table, &error));
+  CHECK(ink_table_tree_count(table) == 2);
+  ink_table_options(table, find_placed, &found);
+  ink_table_options(table, stop_at_once, &visited);
+  ink_table_options(table, NULL, NULL);
+  CHECK(found == 2 && visited == 1);
+  ink_table_close(table);
+  OK(ink_drop_table(db, INK_STR("placed"), &error));
+}
+
 static void tables(ink_database *db, const char *directory) {
   ink_slice secondary = INK_STR("index");
   ink_buffer path = {0}, report = {0};
@@ -620,6 +653,7 @@ int main(int argc, char **argv) {
   commit_in_two(db, ink_table_tree(table, 0));
   rows_are_sorted(db);
   tables(db, argv[1]);
+  tables_with_options(db);
   without_visitors(db, ink_table_tree(table, 0));
   uint64_t commits = 0;
   ink_metrics(db, find_commits, &commits);

@@ -7,7 +7,7 @@
 //! | bytes  | field                                     |
 //! |--------|-------------------------------------------|
 //! | 0..4   | CRC-32C of bytes 4 to the end of the image |
-//! | 4      | codec: 1 LZ4 (block format)               |
+//! | 4      | codec: 1 LZ4 (block format), 2 Zstandard (one frame) |
 //! | 5..8   | reserved, zero                            |
 //! | 8..12  | bytes of the image, with the header       |
 //! | 12..16 | tablespace                                |
@@ -18,6 +18,9 @@
 
 use crate::header::{get_u32, put_u32, put_u64};
 use crate::{Corrupt, Lsn, PageId, PageNo, SpaceId};
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+use zstd::bulk::{Compressor, Decompressor};
 
 /// Bytes in a unit: what unbuffered I/O takes.
 pub const UNIT_LEN: usize = 4096;
@@ -40,6 +43,8 @@ pub enum Codec {
     None = 0,
     /// LZ4, block format.
     Lz4 = 1,
+    /// Zstandard, one frame.
+    Zstd = 2,
 }
 
 impl Codec {
@@ -48,9 +53,125 @@ impl Codec {
         match number {
             0 => Some(Self::None),
             1 => Some(Self::Lz4),
+            2 => Some(Self::Zstd),
             _ => None,
         }
     }
+}
+
+/// Levels of Zstandard, from fast to small.
+pub const ZSTD_LEVELS: RangeInclusive<u8> = 1..=19;
+
+/// How new images are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// As the page is.
+    #[default]
+    None,
+    /// LZ4.
+    Lz4,
+    /// Zstandard, with this level: one of [`ZSTD_LEVELS`].
+    Zstd(u8),
+}
+
+impl Compression {
+    /// That of a codec, with the level that a file says, 0 if the codec has none.
+    pub fn of(codec: Codec, level: u8) -> Option<Self> {
+        match (codec, level) {
+            (Codec::None, 0) => Some(Self::None),
+            (Codec::Lz4, 0) => Some(Self::Lz4),
+            (Codec::Zstd, level) if ZSTD_LEVELS.contains(&level) => Some(Self::Zstd(level)),
+            _ => None,
+        }
+    }
+
+    /// Its codec.
+    pub fn codec(self) -> Codec {
+        match self {
+            Self::None => Codec::None,
+            Self::Lz4 => Codec::Lz4,
+            Self::Zstd(_) => Codec::Zstd,
+        }
+    }
+
+    /// Its level, 0 if the codec has none.
+    pub fn level(self) -> u8 {
+        match self {
+            Self::None | Self::Lz4 => 0,
+            Self::Zstd(level) => level,
+        }
+    }
+}
+
+/// Memory for making images, used again for each.
+#[derive(Default)]
+pub struct Packer {
+    packed: Vec<u8>,
+    /// With the level that it is set to.
+    zstd: Option<(u8, Compressor<'static>)>,
+}
+
+impl std::fmt::Debug for Packer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Packer").finish_non_exhaustive()
+    }
+}
+
+impl Packer {
+    /// The compressed bytes of a page; none, if the codec has failed or there are more than the
+    /// page has.
+    fn pack(&mut self, compression: Compression, page: &[u8]) -> Option<&[u8]> {
+        let bytes = match compression {
+            Compression::None => return None,
+            Compression::Lz4 => {
+                let room = lz4_flex::block::get_maximum_output_size(page.len());
+                self.packed.resize(room, 0);
+                lz4_flex::block::compress_into(page, &mut self.packed).ok()?
+            }
+            Compression::Zstd(level) => {
+                self.packed.resize(page.len(), 0);
+                let compressor = compressor(&mut self.zstd, level)?;
+                compressor
+                    .compress_to_buffer(page, &mut self.packed[..])
+                    .ok()?
+            }
+        };
+        self.packed.get(..bytes)
+    }
+}
+
+/// The compressor, set to a level; none, if there is no memory for it.
+fn compressor<'z>(
+    zstd: &'z mut Option<(u8, Compressor<'static>)>,
+    level: u8,
+) -> Option<&'z mut Compressor<'static>> {
+    if zstd.is_none() {
+        *zstd = Some((level, Compressor::new(level.into()).ok()?));
+    }
+    let (set, compressor) = zstd.as_mut()?;
+    if *set != level {
+        compressor.set_compression_level(level.into()).ok()?;
+        *set = level;
+    }
+    Some(compressor)
+}
+
+thread_local! {
+    /// What unpacks images for this thread, between two of them.
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Unpacks a frame into a page; tells how many bytes it had.
+fn decompress_zstd(frame: &[u8], page: &mut [u8]) -> std::io::Result<usize> {
+    let kept = DECOMPRESSOR.try_with(|kept| kept.take()).ok().flatten();
+    let mut decompressor = match kept {
+        Some(decompressor) => decompressor,
+        None => Decompressor::new()?,
+    };
+    let unpacked = decompressor.decompress_to_buffer(frame, page);
+    // A thread that is ending keeps none.
+    let _ = DECOMPRESSOR.try_with(|kept| kept.replace(Some(decompressor)));
+    unpacked
 }
 
 /// An image that was made.
@@ -70,16 +191,16 @@ impl Made {
 }
 
 /// Puts the image of a page into `room`, which has as many bytes as the page: with the rest of its
-/// last unit. `packed` is memory that is used again.
+/// last unit.
 pub fn make(
-    codec: Codec,
+    compression: Compression,
     (id, lsn): (PageId, Lsn),
     page: &[u8],
     room: &mut [u8],
-    packed: &mut Vec<u8>,
+    packer: &mut Packer,
 ) -> Made {
-    if codec == Codec::Lz4
-        && let Some(made) = compress((id, lsn), page, room, packed)
+    if let Some(packed) = packer.pack(compression, page)
+        && let Some(made) = put_packed(compression.codec(), (id, lsn), packed, page.len(), room)
     {
         return made;
     }
@@ -90,33 +211,32 @@ pub fn make(
     }
 }
 
-/// As [`make`], if that saves a unit.
-fn compress(
+/// Puts compressed bytes of a page of `page_len` into `room`, if that saves a unit.
+fn put_packed(
+    codec: Codec,
     (id, lsn): (PageId, Lsn),
-    page: &[u8],
+    packed: &[u8],
+    page_len: usize,
     room: &mut [u8],
-    packed: &mut Vec<u8>,
 ) -> Option<Made> {
-    packed.resize(lz4_flex::block::get_maximum_output_size(page.len()), 0);
-    let bytes = lz4_flex::block::compress_into(page, packed).ok()?;
-    let length = IMAGE_HEADER_LEN + bytes;
+    let length = IMAGE_HEADER_LEN + packed.len();
     let units = length.next_multiple_of(UNIT_LEN);
-    if units >= page.len() {
+    if units >= page_len {
         return None;
     }
     let image = room.get_mut(..units)?;
     image[..IMAGE_HEADER_LEN].fill(0);
-    image[CODEC] = Codec::Lz4 as u8;
+    image[CODEC] = codec as u8;
     put_u32(image, LENGTH, length as u32);
     put_u32(image, SPACE, id.space.0);
     put_u32(image, PAGE, id.page.0);
     put_u64(image, LSN, lsn.0);
-    image[IMAGE_HEADER_LEN..length].copy_from_slice(&packed[..bytes]);
+    image[IMAGE_HEADER_LEN..length].copy_from_slice(packed);
     image[length..].fill(0);
     let crc = crc32c::crc32c(&image[4..length]);
     put_u32(image, 0, crc);
     Some(Made {
-        codec: Codec::Lz4,
+        codec,
         length: length as u32,
     })
 }
@@ -140,12 +260,12 @@ pub fn unpack(made: Made, id: PageId, image: &[u8], page: &mut [u8]) -> Result<(
             let detail = format!("an image of {length} bytes, and pages have {}", page.len());
             return Err(Corrupt::at(0, detail));
         }
-        Codec::Lz4 => decompress(id, image, page)?,
+        Codec::Lz4 | Codec::Zstd => decompress(made.codec, id, image, page)?,
     }
     Ok(())
 }
 
-fn decompress(id: PageId, image: &[u8], page: &mut [u8]) -> Result<(), Corrupt> {
+fn decompress(codec: Codec, id: PageId, image: &[u8], page: &mut [u8]) -> Result<(), Corrupt> {
     if image.len() < IMAGE_HEADER_LEN {
         let detail = format!("{} bytes are no compressed image", image.len());
         return Err(Corrupt::at(0, detail));
@@ -163,12 +283,16 @@ fn decompress(id: PageId, image: &[u8], page: &mut [u8]) -> Result<(), Corrupt> 
         ));
     }
     let length = get_u32(image, LENGTH) as usize;
-    let is_plain = image[RESERVED..LENGTH] == [0; 3] && image[CODEC] == Codec::Lz4 as u8;
+    let is_plain = image[RESERVED..LENGTH] == [0; 3] && image[CODEC] == codec as u8;
     if length != image.len() || !is_plain {
         let detail = format!("image of {id}: {length} bytes in one of {}", image.len());
         return Err(Corrupt::at(CODEC, detail));
     }
-    let unpacked = lz4_flex::block::decompress_into(&image[IMAGE_HEADER_LEN..], page);
+    let packed = &image[IMAGE_HEADER_LEN..];
+    let unpacked = match codec {
+        Codec::Zstd => decompress_zstd(packed, page).map_err(|e| e.to_string()),
+        _ => lz4_flex::block::decompress_into(packed, page).map_err(|e| e.to_string()),
+    };
     match unpacked {
         Ok(bytes) if bytes == page.len() => Ok(()),
         Ok(bytes) => {
@@ -205,14 +329,19 @@ mod tests {
 
     #[test]
     fn a_page_comes_back_from_its_image() {
-        for (codec, compresses, expected) in [
-            (Codec::None, true, (Codec::None, 16384)),
-            (Codec::Lz4, false, (Codec::None, 16384)),
-            (Codec::Lz4, true, (Codec::Lz4, 4096)),
+        let mut packer = Packer::default();
+        for (compression, compresses, expected) in [
+            (Compression::None, true, (Codec::None, 16384)),
+            (Compression::Lz4, false, (Codec::None, 16384)),
+            (Compression::Lz4, true, (Codec::Lz4, 4096)),
+            (Compression::Zstd(3), false, (Codec::None, 16384)),
+            (Compression::Zstd(3), true, (Codec::Zstd, 4096)),
+            (Compression::Zstd(19), true, (Codec::Zstd, 4096)),
+            (Compression::Zstd(1), true, (Codec::Zstd, 4096)),
         ] {
             let page = page(compresses);
-            let (mut room, mut packed, mut back) = (vec![1; 16384], Vec::new(), vec![0; 16384]);
-            let made = make(codec, (ID, Lsn(77)), &page, &mut room, &mut packed);
+            let (mut room, mut back) = (vec![1; 16384], vec![0; 16384]);
+            let made = make(compression, (ID, Lsn(77)), &page, &mut room, &mut packer);
             assert_eq!((made.codec, made.unit_bytes()), expected);
             unpack(made, ID, &room, &mut back).unwrap();
             assert_eq!(back, page);
@@ -220,14 +349,42 @@ mod tests {
     }
 
     #[test]
+    fn a_higher_level_is_not_larger() {
+        let text: Vec<u8> = (0..2000_u32)
+            .flat_map(|n| format!("row {} of {}; ", n * n % 977, n % 31).into_bytes())
+            .take(16384)
+            .collect();
+        let (mut room, mut packer) = (vec![0; 16384], Packer::default());
+        let mut length =
+            |compression| make(compression, (ID, Lsn(1)), &text, &mut room, &mut packer).length;
+        let (one, nineteen) = (length(Compression::Zstd(1)), length(Compression::Zstd(19)));
+        assert!(
+            nineteen < one && one < length(Compression::Lz4),
+            "{nineteen}, {one}"
+        );
+        // The level of one page is not that of the next.
+        assert_eq!(length(Compression::Zstd(1)), one);
+        for (codec, level) in [(Codec::None, 1), (Codec::Lz4, 3), (Codec::Zstd, 0)] {
+            assert_eq!(Compression::of(codec, level), None);
+        }
+        assert_eq!(Compression::of(Codec::Zstd, 20), None);
+    }
+
+    #[test]
     fn a_damaged_image_is_told_of() {
-        let (mut room, mut packed, mut back) = (vec![1; 16384], Vec::new(), vec![0; 16384]);
+        for compression in [Compression::Lz4, Compression::Zstd(3)] {
+            damage_each_byte(compression);
+        }
+    }
+
+    fn damage_each_byte(compression: Compression) {
+        let (mut room, mut back) = (vec![1; 16384], vec![0; 16384]);
         let made = make(
-            Codec::Lz4,
+            compression,
             (ID, Lsn(77)),
             &page(true),
             &mut room,
-            &mut packed,
+            &mut Packer::default(),
         );
         let other = PageId::new(SpaceId(3), PageNo(8));
         assert!(unpack(made, other, &room, &mut back).is_err());
@@ -245,5 +402,8 @@ mod tests {
             ..made
         };
         assert!(unpack(short, ID, &room, &mut back).is_err());
+        // Room for a smaller page: nothing is written behind it.
+        let mut small = vec![0; 8192];
+        assert!(unpack(made, ID, &room, &mut small).is_err());
     }
 }

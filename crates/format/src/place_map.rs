@@ -10,12 +10,13 @@
 //! |----------|-------------------------------|
 //! | 0..4     | CRC-32C of the rest           |
 //! | 4..12    | magic, [`MAGIC`]              |
-//! | 12..16   | format version, 1             |
+//! | 12..16   | format version: 2 with codec 2, else 1 |
 //! | 16..20   | tablespace                    |
 //! | 20..24   | bytes in a page               |
 //! | 24..28   | bytes in a unit               |
 //! | 28       | codec of new images           |
-//! | 29..4096 | reserved, zero                |
+//! | 29       | level of codec 2, 1 to 19; else 0 |
+//! | 30..4096 | reserved, zero                |
 //!
 //! Block, [`BLOCK_LEN`] bytes; all zeroes: it was never written, and no page of it has an image:
 //!
@@ -38,7 +39,7 @@
 //! Integers are little-endian. An image is as `image` says.
 
 use crate::header::{get_u32, get_u64, put_u32, put_u64};
-use crate::image::{Codec, UNIT_LEN};
+use crate::image::{Codec, Compression, UNIT_LEN};
 use crate::{Corrupt, Lsn, SpaceId};
 
 /// Bytes in a block.
@@ -47,8 +48,10 @@ pub const BLOCK_LEN: usize = 4096;
 pub const BLOCK_PLACES: usize = (BLOCK_LEN - PLACES) / PLACE_LEN;
 /// The first bytes of the file, behind the checksum.
 pub const MAGIC: [u8; 8] = *b"INKPLACE";
-/// The version of the file's format.
-pub const PLACE_MAP_VERSION: u32 = 1;
+/// The version of the file's format. Files without Zstandard are written in the first one.
+pub const PLACE_MAP_VERSION: u32 = 2;
+/// The version of files without Zstandard.
+const VERSION_WITHOUT_ZSTD: u32 = 1;
 
 // Header.
 const MAGIC_AT: usize = 4;
@@ -57,7 +60,8 @@ const SPACE: usize = 16;
 const PAGE_SIZE: usize = 20;
 const UNIT: usize = 24;
 const CODEC: usize = 28;
-const HEADER_END: usize = 29;
+const LEVEL: usize = 29;
+const HEADER_END: usize = 30;
 // Block.
 const NUMBER: usize = 4;
 const WRITTEN: usize = 8;
@@ -74,7 +78,7 @@ pub struct PlaceMapHeader {
     /// Bytes in a page.
     pub page_size: u32,
     /// How new images are stored.
-    pub codec: Codec,
+    pub compression: Compression,
 }
 
 impl PlaceMapHeader {
@@ -82,13 +86,21 @@ impl PlaceMapHeader {
     pub fn encode(&self) -> [u8; BLOCK_LEN] {
         let mut block = [0; BLOCK_LEN];
         block[MAGIC_AT..VERSION].copy_from_slice(&MAGIC);
-        put_u32(&mut block, VERSION, PLACE_MAP_VERSION);
+        put_u32(&mut block, VERSION, self.version());
         put_u32(&mut block, SPACE, self.space.0);
         put_u32(&mut block, PAGE_SIZE, self.page_size);
         put_u32(&mut block, UNIT, UNIT_LEN as u32);
-        block[CODEC] = self.codec as u8;
+        block[CODEC] = self.compression.codec() as u8;
+        block[LEVEL] = self.compression.level();
         stamp(&mut block);
         block
+    }
+
+    fn version(&self) -> u32 {
+        match self.compression {
+            Compression::Zstd(_) => PLACE_MAP_VERSION,
+            Compression::None | Compression::Lz4 => VERSION_WITHOUT_ZSTD,
+        }
     }
 
     /// The header in a block.
@@ -98,8 +110,11 @@ impl PlaceMapHeader {
             return Err(Corrupt::at(MAGIC_AT, "this is no place map"));
         }
         let version = get_u32(block, VERSION);
-        if version != PLACE_MAP_VERSION {
-            let detail = format!("a place map of version {version}, not {PLACE_MAP_VERSION}");
+        if !(VERSION_WITHOUT_ZSTD..=PLACE_MAP_VERSION).contains(&version) {
+            let detail = format!(
+                "a place map of version {version}, and this build knows those up to \
+                 {PLACE_MAP_VERSION}"
+            );
             return Err(Corrupt::at(VERSION, detail));
         }
         let unit = get_u32(block, UNIT);
@@ -110,11 +125,23 @@ impl PlaceMapHeader {
         if let Some(at) = block[HEADER_END..].iter().position(|&byte| byte != 0) {
             return Err(Corrupt::at(HEADER_END + at, "reserved bytes are set"));
         }
-        Ok(Self {
+        let codec = Codec::of(block[CODEC]).ok_or_else(|| no_codec(CODEC, block[CODEC]))?;
+        let level = block[LEVEL];
+        let header = Self {
             space: SpaceId(get_u32(block, SPACE)),
             page_size: get_u32(block, PAGE_SIZE),
-            codec: Codec::of(block[CODEC]).ok_or_else(|| no_codec(CODEC, block[CODEC]))?,
-        })
+            compression: Compression::of(codec, level).ok_or_else(|| {
+                Corrupt::at(LEVEL, format!("codec {} has no level {level}", codec as u8))
+            })?,
+        };
+        if header.version() != version {
+            let detail = format!(
+                "a place map of version {version} with codec {}",
+                codec as u8
+            );
+            return Err(Corrupt::at(VERSION, detail));
+        }
+        Ok(header)
     }
 }
 
@@ -278,7 +305,7 @@ mod tests {
     use super::*;
 
     fn places() -> Vec<Place> {
-        let place = |n: u32| match n % 3 {
+        let place = |n: u32| match n % 4 {
             0 => Place::default(),
             codec => Place {
                 unit: 7 * n,
@@ -326,14 +353,24 @@ mod tests {
 
     #[test]
     fn a_header_is_read_or_refused() {
-        let header = PlaceMapHeader {
+        let header = |compression| PlaceMapHeader {
             space: SpaceId(5),
             page_size: 16384,
-            codec: Codec::Lz4,
+            compression,
         };
-        let block = header.encode();
-        assert_eq!(PlaceMapHeader::decode(&block).unwrap(), header);
-        for at in [6, 13, 18, 26, 28, 100] {
+        for (compression, bytes) in [
+            (Compression::None, [1, 0, 0]),
+            (Compression::Lz4, [1, 1, 0]),
+            (Compression::Zstd(1), [2, 2, 1]),
+            (Compression::Zstd(19), [2, 2, 19]),
+        ] {
+            let block = header(compression).encode();
+            assert_eq!([block[12], block[28], block[29]], bytes);
+            let read = PlaceMapHeader::decode(&block).unwrap();
+            assert_eq!(read, header(compression));
+        }
+        let block = header(Compression::Lz4).encode();
+        for at in [6, 12, 13, 18, 26, 28, 29, 100] {
             let mut damaged = block;
             damaged[at] ^= 0x10;
             assert!(PlaceMapHeader::decode(&damaged).is_err(), "byte {at}");

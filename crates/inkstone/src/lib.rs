@@ -127,7 +127,7 @@ pub use locks::{LockMode, LockTarget, LockWaitHooks, Locked};
 pub use mvcc::{Interrupt, Isolation};
 pub use options::{
     Doublewrite, Durability, FlushMethod, IoBackend, LogWrite, MemoryBound, OptionDescription,
-    OptionKind, Options, Shutdown,
+    OptionKind, Options, PageCompression, PagePlacement, Shutdown, TableOptions,
 };
 pub use recovery::{Phase, Progress, RedoStat};
 pub use rows::{

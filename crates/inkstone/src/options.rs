@@ -138,6 +138,8 @@ choice! {
         None = "none",
         /// LZ4: those of which that saves 4 KiB and more.
         Lz4 = "lz4",
+        /// Zstandard, likewise: smaller, and slower to write and to read.
+        Zstd = "zstd",
     }
 }
 choice! {
@@ -272,8 +274,9 @@ options! {
     flush_log_at_trx_commit: Durability = Durability::Sync, "What a commit waits for: 1 written and synced, 2 written, 0 neither (both within about a second)";
     doublewrite: Doublewrite = Doublewrite::On, "Protection from torn pages: on, off, or atomic (RWF_ATOMIC)";
     doublewrite_skip_fresh: bool = true, "Freshly initialised pages skip the doublewrite file: recovery rebuilds them from the log";
-    page_placement: PagePlacement = PagePlacement::InPlace, "Where the pages of new tables are kept: in_place, each over its older version, with doublewrite; placed, each written once, to free space of the file";
-    page_compression: PageCompression = PageCompression::Lz4, "How pages of new placed tables are compressed: none or lz4";
+    page_placement: PagePlacement = PagePlacement::InPlace, "Where the pages of new tables are kept that do not say it themselves: in_place, each over its older version, with doublewrite; placed, each written once, to free space of the file";
+    page_compression: PageCompression = PageCompression::Lz4, "How pages of new placed tables are compressed that do not say it themselves: none, lz4 or zstd";
+    page_compression_level: u64 = 3, "Level of zstd for new placed tables that do not say it themselves, 1 (fast) to 19 (small)";
     flush_method: FlushMethod = FlushMethod::ODirect, "How data files are written: fsync, O_DSYNC, O_DIRECT, O_DIRECT_NO_FSYNC";
     open_files: u64 = 0, "Files of tables that are open at once at most; the others are opened when they are used. At least 10 (0: half of the files that the process may have open, at most 16384)";
     io_backend: IoBackend = IoBackend::Auto, "auto, posix or io_uring";
@@ -286,6 +289,170 @@ options! {
     recovery_threads: u64 = 0, "Threads that read and apply the log during recovery (0: one for each core)";
     redo_before_open: bool = false, "Opening waits until recovery has changed all pages; otherwise a page is changed when it is first read, and the others in the background";
     recovery_memory: u64 = 0, "Bytes of changes that recovery gathers from the log in memory; more go to a temporary file (0: half of the buffer pool, at least 16m)";
+}
+
+/// What a table is made with where that is to differ from the database's options; `None`: as those
+/// say when it is made. It stays so, whatever they say later.
+///
+/// ```
+/// use inkstone::{Database, Options, PageCompression, PagePlacement, TableOptions};
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = Database::open(dir.path(), Options::default())?;
+/// let placed = TableOptions::new().page_placement(PagePlacement::Placed);
+/// let events = db.create_table_with("events", &[], &placed)?;
+/// assert_eq!(events.page_placement(), PagePlacement::Placed);
+/// assert_eq!(events.page_compression(), PageCompression::Lz4); // the database's option
+///
+/// let plain = db.create_table("plain", &[])?;
+/// assert_eq!(plain.page_placement(), PagePlacement::InPlace);
+/// # Ok::<(), inkstone::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableOptions {
+    /// Where its pages are kept.
+    pub page_placement: Option<PagePlacement>,
+    /// How its pages are compressed. A table with compressed pages is placed: beside
+    /// [`PagePlacement::InPlace`] there is only [`PageCompression::None`].
+    pub page_compression: Option<PageCompression>,
+    /// The level of [`PageCompression::Zstd`], 1 to 19; no other has one.
+    pub page_compression_level: Option<u64>,
+}
+
+impl TableOptions {
+    /// All as the database's options say.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where the table's pages are kept.
+    pub fn page_placement(mut self, placement: PagePlacement) -> Self {
+        self.page_placement = Some(placement);
+        self
+    }
+
+    /// How the table's pages are compressed; any other than none makes it a placed one.
+    pub fn page_compression(mut self, compression: PageCompression) -> Self {
+        self.page_compression = Some(compression);
+        self
+    }
+
+    /// How hard [`PageCompression::Zstd`] tries, 1 to 19.
+    pub fn page_compression_level(mut self, level: u64) -> Self {
+        self.page_compression_level = Some(level);
+        self
+    }
+
+    /// Sets one by name from text, as in `set("page_placement", "placed")`.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let expected = |expected: String| invalid(name, value, &format!("expected {expected}"));
+        match name {
+            "page_placement" => {
+                self.page_placement = Some(OptionValue::parse(value).map_err(expected)?);
+            }
+            "page_compression" => {
+                self.page_compression = Some(OptionValue::parse(value).map_err(expected)?);
+            }
+            "page_compression_level" => {
+                self.page_compression_level = Some(OptionValue::parse(value).map_err(expected)?);
+            }
+            _ => {
+                let reason = "a table has no such option; there are page_placement, \
+                              page_compression and page_compression_level";
+                return Err(invalid(name, value, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Name and value of each that is set.
+    pub fn show(&self) -> Vec<(&'static str, String)> {
+        let placement = self.page_placement.map(|p| ("page_placement", p.show()));
+        let compression = self
+            .page_compression
+            .map(|c| ("page_compression", c.show()));
+        let level = self
+            .page_compression_level
+            .map(|level| ("page_compression_level", level.show()));
+        let shown = placement.into_iter().chain(compression).chain(level);
+        let shown: Vec<_> = shown.collect();
+        let settable = |(name, value): &(&str, String)| Self::new().set(name, value).is_ok();
+        paranoid!(shown.iter().all(settable), "{shown:?} cannot be set");
+        shown
+    }
+
+    /// What a table with these is in a database where one that says nothing is `all`.
+    pub(crate) fn resolve(&self, all: &NewTable) -> Result<NewTable> {
+        let wanted = self.page_compression;
+        let is_compressed = wanted.is_some_and(|wanted| wanted != PageCompression::None);
+        let placement = match self.page_placement {
+            None if is_compressed => PagePlacement::Placed,
+            placement => placement.unwrap_or(all.placement),
+        };
+        let compression = match placement {
+            PagePlacement::InPlace => wanted.unwrap_or(PageCompression::None),
+            PagePlacement::Placed => wanted.unwrap_or(all.compression),
+        };
+        let goes_together =
+            placement == PagePlacement::Placed || compression == PageCompression::None;
+        paranoid!(
+            goes_together || self.page_placement.is_some(),
+            "{self:?} beside {all:?} makes compressed pages in place"
+        );
+        if !goes_together {
+            return Err(invalid(
+                "page_compression",
+                &compression.show(),
+                "the table's page_placement is in_place, and only placed pages are compressed; \
+                 take page_placement=placed, or page_compression=none",
+            ));
+        }
+        let resolved = NewTable {
+            placement,
+            compression,
+            level: self.page_compression_level.unwrap_or(all.level),
+        };
+        resolved.check_level(self.page_compression_level)?;
+        Ok(resolved)
+    }
+}
+
+/// What a new table is; of the database's options: one that does not say it itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewTable {
+    pub placement: PagePlacement,
+    pub compression: PageCompression,
+    pub level: u64,
+}
+
+impl NewTable {
+    /// Whether a level that was asked for is one, and of use.
+    fn check_level(&self, asked: Option<u64>) -> Result<()> {
+        let Some(level) = asked else { return Ok(()) };
+        let refuse = |reason: &str| invalid("page_compression_level", &level.show(), reason);
+        if self.compression != PageCompression::Zstd {
+            return Err(refuse(&format!(
+                "the table's pages are stored with page_compression={}, which has no levels; \
+                 take page_compression=zstd",
+                self.compression
+            )));
+        }
+        if !is_level(level) {
+            return Err(refuse(LEVELS));
+        }
+        paranoid!(
+            self.placement == PagePlacement::Placed && self.level == level,
+            "level {level} was asked for, and the table is {self:?}"
+        );
+        Ok(())
+    }
+}
+
+/// What is said of a level that there is not.
+const LEVELS: &str = "must be from 1 to 19";
+
+fn is_level(level: u64) -> bool {
+    u8::try_from(level).is_ok_and(|level| inkstone_format::image::ZSTD_LEVELS.contains(&level))
 }
 
 fn invalid(name: &str, value: &str, reason: &str) -> Error {
@@ -439,6 +606,12 @@ impl Options {
             "open_files",
             self.open_files,
             "must be 0, or at least 10",
+        )?;
+        check(
+            is_level(self.page_compression_level),
+            "page_compression_level",
+            self.page_compression_level,
+            LEVELS,
         )?;
         self.validate_force_recovery()?;
         check(

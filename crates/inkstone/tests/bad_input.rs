@@ -138,6 +138,8 @@ fn impossible_sizes_are_refused_before_anything_is_made() {
         ("open_files", "9", "at least 10"),
         ("version_store_memory", "0", "at least 1m"),
         ("recovery_threads", "257", "from 0 to 256"),
+        ("page_compression_level", "0", "from 1 to 19"),
+        ("page_compression_level", "20", "from 1 to 19"),
         ("force_recovery", "6", "without the log is not supported"),
         ("force_recovery", "7", "from 0 to 5"),
     ];

@@ -52,6 +52,7 @@ fn every_option_has_a_test_here() {
         "doublewrite_skip_fresh",       // copies_and_their_skip
         "page_placement",               // pages_that_are_placed
         "page_compression",             // pages_that_are_placed
+        "page_compression_level",       // levels_of_compression
         "flush_method",                 // how_files_are_opened
         "open_files",                   // open_files/mod.rs
         "io_backend",                   // how_files_are_opened
@@ -406,6 +407,35 @@ fn pages_that_are_placed() {
         packed * 2 < whole && packed * 2 < in_place,
         "{packed}, {whole}, {in_place} bytes"
     );
+}
+
+#[test]
+fn levels_of_compression() {
+    let bytes = |page_compression, page_compression_level| {
+        let (_vfs, db, table) = with_table(Options {
+            page_placement: PagePlacement::Placed,
+            page_compression,
+            page_compression_level,
+            page_size: 64 << 10,
+            buffer_pool_size: 16 << 20,
+            log_file_size: 64 << 20,
+            ..small()
+        });
+        let text = |n: u64| format!("row {} of {}; ", n * n % 977, n % 31).repeat(9);
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        for n in 0..20_000 {
+            txn.insert(&table, &key(n), text(n).as_bytes()).unwrap();
+        }
+        txn.commit().unwrap();
+        db.checkpoint().unwrap();
+        status(&db)["page_bytes_written"]
+    };
+    let (fast, small) = (
+        bytes(PageCompression::Zstd, 1),
+        bytes(PageCompression::Zstd, 19),
+    );
+    let lz4 = bytes(PageCompression::Lz4, 19);
+    assert!(small < fast && fast < lz4, "{small}, {fast}, {lz4} bytes");
 }
 
 #[test]

@@ -88,7 +88,16 @@ pub fn expected(server: &Server) -> Result<BTreeSet<String>> {
 /// only [`check_stopped`] can tell.
 pub fn check_number(server: &Server) -> Result<()> {
     let expected = expected(server)?;
-    let files = table_files(&server.data().join("inkstone"))?;
+    let directory = server.data().join("inkstone");
+    let files = table_files(&directory)?;
+    let mut maps = names(&directory)?;
+    maps.retain(|name| {
+        name.strip_suffix(".places")
+            .is_some_and(|table| !files.contains(&format!("{table}.ink")))
+    });
+    if !maps.is_empty() {
+        return Err(format!("place maps are left without a file: {maps:?}"));
+    }
     if files.len() == expected.len() {
         Ok(())
     } else {

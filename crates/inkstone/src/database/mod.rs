@@ -38,7 +38,7 @@ pub use watch::{LockState, LockView, TransactionView};
 use crate::btree::Tree;
 use crate::counters::Counters;
 use crate::mvcc::Isolation;
-use crate::options::{Durability, Options, Shutdown};
+use crate::options::{Durability, NewTable, Options, Shutdown};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoLeft;
 use crate::rows::Table;
@@ -107,6 +107,8 @@ pub(crate) struct Inner {
     /// As they are shown to the program: each part has its own.
     pub options: Options,
     pub upkeep: UpkeepOptions,
+    /// A table that does not say otherwise.
+    pub new_table: NewTable,
     pub uuid: [u8; 16],
     /// Where rows are sorted that do not fit into memory.
     pub sort_file: Arc<SortFile>,

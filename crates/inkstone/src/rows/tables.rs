@@ -1,6 +1,7 @@
 //! Handles of tables and their trees.
 
 use crate::btree::Tree;
+use crate::options::{PageCompression, PagePlacement, TableOptions};
 use crate::paranoid::paranoid;
 use crate::space::Space;
 use crate::txn::core::Core;
@@ -87,6 +88,40 @@ impl Table {
     /// Its file.
     pub fn path(&self) -> &std::path::Path {
         self.inner.space.file().path()
+    }
+
+    /// Where its pages are kept, as was chosen when it was made.
+    pub fn page_placement(&self) -> PagePlacement {
+        let options = self.options();
+        options.page_placement.unwrap_or(PagePlacement::InPlace)
+    }
+
+    /// How its pages are compressed; [`PageCompression::None`] if they are in place.
+    pub fn page_compression(&self) -> PageCompression {
+        let options = self.options();
+        options.page_compression.unwrap_or(PageCompression::None)
+    }
+
+    /// What it was made with; a table that is made with the same is of its kind:
+    ///
+    /// ```
+    /// # use inkstone::{Database, Options, PagePlacement, TableOptions};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// let placed = TableOptions::new().page_placement(PagePlacement::Placed);
+    /// let table = db.create_table_with("t", &[], &placed)?;
+    /// let other = db.create_table_with("other", &[], &table.options())?;
+    /// assert_eq!(other.page_placement(), PagePlacement::Placed);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn options(&self) -> TableOptions {
+        let options = self.inner.space.file().placement().options();
+        paranoid!(
+            options.page_placement.is_some() && options.page_compression.is_some(),
+            "table {} says of itself {options:?}",
+            self.inner.name
+        );
+        options
     }
 
     /// All of its trees, the clustered one first.

@@ -91,8 +91,6 @@ pub struct StoreOptions {
     pub flush_method: FlushMethod,
     /// Files of tables that are open at once at most; 0: as many as the process's limit suggests.
     pub open_files: u64,
-    /// How the pages of new tables lie in their files.
-    pub placement: Placement,
     /// `buffer_pool_size`: what is known of pages' LSNs is kept in memory in proportion to it.
     pub pool_bytes: u64,
 }

@@ -23,6 +23,7 @@ use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::{Error, Result, invariant};
 use inkstone_format::header::{page_id, page_lsn, stamp_checksum};
+use inkstone_format::image::Packer;
 use inkstone_io::AlignedBuffer;
 use inkstone_io::{Batch, MemoryHandle, Op, Vfs};
 use std::ops::Range;
@@ -45,7 +46,7 @@ pub(crate) struct FilePageWriter {
     gather: AlignedBuffer,
     /// Images of pages that are placed, and memory for making them.
     images: AlignedBuffer,
-    packed: Vec<u8>,
+    packer: Packer,
     counters: Arc<Counters>,
     poison: Poison,
     /// The first failure of this call.
@@ -201,7 +202,7 @@ impl FilePageWriter {
             batch,
             gather: AlignedBuffer::zeroed(gather_bytes),
             images: AlignedBuffer::zeroed(0),
-            packed: Vec::new(),
+            packer: Packer::default(),
             counters,
             poison,
             refusal: None,
@@ -484,7 +485,7 @@ impl FilePageWriter {
                 (image.id.page, page_lsn(image.bytes), &*image.bytes)
             });
             let room = &mut self.images[images_at..];
-            let (placings, error) = placed.prepare(pages, room, &mut self.packed);
+            let (placings, error) = placed.prepare(pages, room, &mut self.packer);
             if let Some(error) = error {
                 self.refuse(error)?;
             }

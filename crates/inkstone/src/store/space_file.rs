@@ -7,6 +7,7 @@
 use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
 use super::placed::{PlacedPages, Shared};
+use super::space_files::Placement;
 use super::table_file::{FileInUse, TableFile};
 use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
@@ -17,7 +18,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, Result, invariant};
 use inkstone_format::header::{check_page, page_lsn};
-use inkstone_format::image::Codec;
+use inkstone_format::image::Compression;
 use inkstone_format::place_map::PlaceMapHeader;
 use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
 use inkstone_io::{AtomicWriteLimits, Create, ErrorKind, File};
@@ -59,8 +60,8 @@ pub struct SpaceFile {
 #[derive(Debug)]
 pub(super) enum Layout {
     InPlace,
-    /// By this map; of a new file with the codec.
-    Placed(Arc<TableFile>, Codec),
+    /// By this map; of a new file with the compression.
+    Placed(Arc<TableFile>, Compression),
 }
 
 impl SpaceFile {
@@ -81,8 +82,8 @@ impl SpaceFile {
             grow: Mutex::new(()),
             placed: None,
         };
-        if let Layout::Placed(map, codec) = layout {
-            this.open_placed(map, codec, create)?;
+        if let Layout::Placed(map, compression) = layout {
+            this.open_placed(map, compression, create)?;
             return Ok(this);
         }
         let in_use = this.file.acquire(&this.context.open_files, create)?;
@@ -97,7 +98,12 @@ impl SpaceFile {
     }
 
     /// Makes the map first: a file of placed pages without one passes for one of pages in place.
-    fn open_placed(&mut self, map: Arc<TableFile>, codec: Codec, create: Create) -> Result<()> {
+    fn open_placed(
+        &mut self,
+        map: Arc<TableFile>,
+        compression: Compression,
+        create: Create,
+    ) -> Result<()> {
         let context = &self.context;
         let shared = Shared {
             open_files: context.open_files.clone(),
@@ -107,7 +113,7 @@ impl SpaceFile {
         let header = PlaceMapHeader {
             space: self.space,
             page_size: context.page_size,
-            codec,
+            compression,
         };
         let placed = if create == Create::New {
             let placed = PlacedPages::create(header, self.file.clone(), map, shared)?;
@@ -128,6 +134,13 @@ impl SpaceFile {
     /// Whether its pages have no place of their own.
     pub fn is_placed(&self) -> bool {
         self.placed.is_some()
+    }
+
+    /// How its pages lie, and new ones are stored.
+    pub fn placement(&self) -> Placement {
+        self.placed.as_ref().map_or(Placement::InPlace, |placed| {
+            Placement::Placed(placed.compression())
+        })
     }
 
     /// Where the pages are, if not each at its own place.

@@ -35,13 +35,16 @@ use super::table_file::{TableFile, sync_side_by_side};
 use crate::aside::{ASIDE_SUFFIX, SetAside, set_aside};
 use crate::counters::Counters;
 use crate::mutants::{self, Mutant};
-use crate::options::{Doublewrite, FlushMethod, OPEN_FILES_MIN};
+use crate::options::{
+    Doublewrite, FlushMethod, NewTable, OPEN_FILES_MIN, PageCompression, PagePlacement,
+    TableOptions,
+};
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::sync::{HashMap, Mutex, RwLock};
 use crate::{Error, Result};
 use inkstone_format::SpaceId;
-use inkstone_format::image::Codec;
+use inkstone_format::image::{Compression, ZSTD_LEVELS};
 use inkstone_io::{Batch, Create, Directory, ErrorKind, OpenOptions, Vfs};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,7 +78,45 @@ pub enum Placement {
     /// Each at its own place.
     InPlace,
     /// Where there is room, by a map; stored so.
-    Placed(Codec),
+    Placed(Compression),
+}
+
+impl Placement {
+    /// That of a table with these options.
+    pub(crate) fn of(table: NewTable) -> Self {
+        let level = table.level.clamp(
+            u64::from(*ZSTD_LEVELS.start()),
+            u64::from(*ZSTD_LEVELS.end()),
+        );
+        paranoid!(
+            level == table.level || table.compression != PageCompression::Zstd,
+            "{table:?} has a level that there is not"
+        );
+        match (table.placement, table.compression) {
+            (PagePlacement::InPlace, _) => Self::InPlace,
+            (PagePlacement::Placed, PageCompression::None) => Self::Placed(Compression::None),
+            (PagePlacement::Placed, PageCompression::Lz4) => Self::Placed(Compression::Lz4),
+            (PagePlacement::Placed, PageCompression::Zstd) => {
+                Self::Placed(Compression::Zstd(level as u8))
+            }
+        }
+    }
+
+    /// The options that it comes from; those that do not matter are none.
+    pub(crate) fn options(self) -> TableOptions {
+        let (placement, compression) = match self {
+            Self::InPlace => (PagePlacement::InPlace, Compression::None),
+            Self::Placed(compression) => (PagePlacement::Placed, compression),
+        };
+        let options = TableOptions::new().page_placement(placement);
+        match compression {
+            Compression::None => options.page_compression(PageCompression::None),
+            Compression::Lz4 => options.page_compression(PageCompression::Lz4),
+            Compression::Zstd(level) => options
+                .page_compression(PageCompression::Zstd)
+                .page_compression_level(level.into()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -93,7 +134,6 @@ pub struct SpaceFiles {
     /// For tablespace files.
     tables: Arc<dyn Directory>,
     context: Arc<Context>,
-    placement: Placement,
     /// Held while a file is created, opened or removed.
     ddl: Mutex<()>,
     shards: [RwLock<HashMap<SpaceId, Entry>>; SHARDS],
@@ -144,7 +184,6 @@ impl SpaceFiles {
             directory,
             tables,
             context,
-            placement: options.placement,
             ddl: Mutex::new(()),
             shards: Default::default(),
         })
@@ -159,11 +198,6 @@ impl SpaceFiles {
     /// The cache of open files.
     pub(crate) fn open_files(&self) -> &OpenFiles {
         &self.context.open_files
-    }
-
-    /// How the pages of a new table are to lie in its file.
-    pub fn placement(&self) -> Placement {
-        self.placement
     }
 
     /// Bytes in a page.
@@ -225,7 +259,7 @@ impl SpaceFiles {
         }
         let has_map = self.has_place_map(space)?;
         let placement = if has_map {
-            Placement::Placed(Codec::None)
+            Placement::Placed(Compression::None)
         } else {
             Placement::InPlace
         };
@@ -541,8 +575,9 @@ impl SpaceFiles {
         };
         let layout = match placement {
             Placement::InPlace => Layout::InPlace,
-            Placement::Placed(codec) => {
-                Layout::Placed(Arc::new(file_named(place_map_file_name(space))), codec)
+            Placement::Placed(compression) => {
+                let map = Arc::new(file_named(place_map_file_name(space)));
+                Layout::Placed(map, compression)
             }
         };
         let file = file_named(space_file_name(space));

@@ -1,7 +1,10 @@
 //! `--steps`: each statement of DDL of partitioned tables, those that copy a table that is not, and
 //! DISCARD TABLESPACE, killed before each single change of a file that the server makes in it, with
 //! `flush_log_at_trx_commit` 0. After each restart the tables are
-//! those before the statement or those behind it, and nothing is left over.
+//! those before the statement or those behind it, and nothing is left over. Also, without kills,
+//! which files are placed ([`places`]).
+
+mod places;
 
 use super::apt::output;
 use super::orphans::{self, TABLESPACE_DISCARDED, mended};
@@ -43,7 +46,7 @@ INSERT INTO y SELECT seq, seq, 'b' FROM seq_30_to_33";
 /// Name, statement, and the tables behind it. CONVERT PARTITION and CONVERT TABLE are not among
 /// them: their ddl log deletes the definition of the table, with any engine, if the server is
 /// killed before it was renamed.
-const CASES: [(&str, &str, &str); 25] = [
+const CASES: [(&str, &str, &str); 28] = [
     (
         "create",
         "CREATE TABLE n (id INT PRIMARY KEY, a INT) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 3",
@@ -140,6 +143,17 @@ const CASES: [(&str, &str, &str); 25] = [
         "ALTER TABLE r EXCHANGE PARTITION p20 WITH TABLE x",
         "r 23, s 19, t0 30, t1 20, x 10, y 4",
     ),
+    ("placed", "ALTER TABLE x PAGE_PLACEMENT=placed", BEFORE),
+    (
+        "placed_partitions",
+        "ALTER TABLE t0 PAGE_COMPRESSED=1",
+        BEFORE,
+    ),
+    (
+        "placed_create",
+        "CREATE TABLE n (id INT PRIMARY KEY) ENGINE=Inkstone ROW_FORMAT=COMPRESSED SELECT seq AS id FROM seq_1_to_9",
+        "n 9, r 29, s 19, t0 30, t1 20, x 4, y 4",
+    ),
     (
         "discard",
         "ALTER TABLE x DISCARD TABLESPACE",
@@ -147,12 +161,15 @@ const CASES: [(&str, &str, &str); 25] = [
     ),
 ];
 
+/// What is looked at without kills: [`places`].
+const PLACES: &str = "places";
+
 /// Runs all cases, or those whose name begins with `filter`.
 pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCode> {
     let wanted = |name: &str| name.starts_with(filter.unwrap_or_default());
-    if !CASES.iter().any(|(name, ..)| wanted(name)) {
+    if !CASES.iter().any(|(name, ..)| wanted(name)) && !wanted(PLACES) {
         return Err(format!(
-            "no case has such a name; there are {:?}",
+            "no case has such a name; there are {PLACES} and {:?}",
             CASES.map(|case| case.0)
         ));
     }
@@ -167,6 +184,9 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
     if filter.is_none() {
         keeps_what_may_be_needed(&mut server)?;
         drops_half_built_indexes(&mut server)?;
+    }
+    if wanted(PLACES) {
+        places::check(&mut server)?;
     }
     let mut kills = 0;
     for (name, statement, after) in CASES.iter().filter(|(name, ..)| wanted(name)) {

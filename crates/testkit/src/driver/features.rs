@@ -6,7 +6,7 @@ use crate::Rng;
 use inkstone::internals::options::{
     Doublewrite, Durability, FlushMethod, LogWrite, PageCompression, PagePlacement,
 };
-use inkstone::{Isolation, Options, Shutdown};
+use inkstone::{Isolation, Options, Shutdown, TableOptions};
 use inkstone_io::AtomicWriteLimits;
 use inkstone_io::sim::SimVfs;
 
@@ -24,8 +24,8 @@ pub struct Features {
     pub doublewrite: Vec<Doublewrite>,
     /// Whether fresh pages skip the doublewrite file.
     pub skip_fresh: Vec<bool>,
-    /// Where the pages of new tables are kept, and how those that are placed are compressed; none:
-    /// in place.
+    /// Where the pages of new tables are kept, and how those that are placed are compressed, by the
+    /// database's options or the table's; none: in place.
     pub placements: Vec<(PagePlacement, PageCompression)>,
     /// How data files are written.
     pub flush_methods: Vec<FlushMethod>,
@@ -152,6 +152,7 @@ const PLACEMENTS: &[(PagePlacement, PageCompression)] = &[
     (PagePlacement::InPlace, PageCompression::None),
     (PagePlacement::Placed, PageCompression::None),
     (PagePlacement::Placed, PageCompression::Lz4),
+    (PagePlacement::Placed, PageCompression::Zstd),
 ];
 
 impl Features {
@@ -270,6 +271,17 @@ impl Features {
     /// Whether values that have pages of their own are taken back under open cursors.
     pub(super) fn reads_over_undo(&self) -> bool {
         self.open_cursors && self.long_values && self.savepoints
+    }
+
+    /// What a new table is made with: one of two says it itself, where they are to differ.
+    pub(super) fn table_options(&self, rng: &mut Rng) -> TableOptions {
+        if self.placements.is_empty() || rng.chance(50) {
+            return TableOptions::new();
+        }
+        let (placement, compression) = rng.pick(&self.placements);
+        TableOptions::new()
+            .page_placement(placement)
+            .page_compression(compression)
     }
 
     /// Prepares a disk.

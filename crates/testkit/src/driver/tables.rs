@@ -35,7 +35,9 @@ impl Run {
         self.shapes.insert(id, shape);
         self.trace(|| format!("create {name} as {id} with {trees:?}: {shape:?}"));
         self.marks.add("creates", 1);
-        let result = self.database().create_table(&name, &secondary);
+        let options = self.plan.features.table_options(&mut self.rng);
+        let created = self.database();
+        let result = created.create_table_with(&name, &secondary, &options);
         let event = Event::Create(id, name.clone(), secondary.len() + 1);
         match result {
             Ok(table) => {

@@ -10,10 +10,11 @@ use crate::catalog::{
     CATALOG_ISOLATION, CATALOG_SPACE, CLUSTERED, Catalog, TableDefinition, check_name,
 };
 use crate::mvcc::Interrupt;
-use crate::options::Durability;
+use crate::options::{Durability, TableOptions};
 use crate::paranoid::paranoid;
 use crate::rows::{Table, TableInner, TableTree, TreeRef};
 use crate::space::{SYSTEM_PAGES, Space};
+use crate::store::Placement;
 use crate::sync::{Instant, thread};
 use crate::txn::Transaction;
 use crate::txn::transaction::{HasChanged, LOOK_TIME_MAX};
@@ -34,6 +35,17 @@ impl Database {
     /// have 1 to 768 bytes and no zero byte. [`Error::AlreadyExists`] if there is a table of this
     /// name, [`Error::Unsupported`] for more than 126 secondary trees.
     pub fn create_table(&self, name: &str, secondary: &[&str]) -> Result<Table> {
+        self.create_table_with(name, secondary, &TableOptions::new())
+    }
+
+    /// As [`create_table`](Self::create_table), with options of its own. [`Error::InvalidOption`]
+    /// for those that do not go together.
+    pub fn create_table_with(
+        &self,
+        name: &str,
+        secondary: &[&str],
+        options: &TableOptions,
+    ) -> Result<Table> {
         check_name("table", name)?;
         if secondary.len() + 1 > PENDING_FREE_TREE.0 as usize {
             return Err(Error::Unsupported(format!(
@@ -49,6 +61,7 @@ impl Database {
             }
         }
         let inner = &self.inner;
+        let kind = options.resolve(&inner.new_table)?;
         let _ddl = inner.begin_ddl()?;
         if self.definition(name)?.is_some() {
             return Err(Error::AlreadyExists(format!("table {name}")));
@@ -59,7 +72,7 @@ impl Database {
             "table {name} would be the catalog, {space}"
         );
         let hold = inner.hold_log();
-        let made = inner.make_table(name, space, secondary);
+        let made = inner.make_table(name, space, secondary, Placement::of(kind));
         if made.is_err() {
             inner.unmake_space(space)?;
         }
@@ -443,10 +456,11 @@ impl Inner {
         name: &str,
         space: SpaceId,
         secondary: &[&str],
+        placement: Placement,
     ) -> Result<TableDefinition> {
         let storage = &self.core.storage;
         let pages = FIRST_PAGES.max(SYSTEM_PAGES);
-        let file = self.files.create(space, pages, self.files.placement())?;
+        let file = self.files.create(space, pages, placement)?;
         let opened = Arc::new(Space::new(space, storage.clone(), file));
         opened.initialise(&self.uuid)?;
         self.core.add_space(&opened);

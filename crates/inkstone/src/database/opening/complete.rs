@@ -109,6 +109,7 @@ impl Complete {
             directory: site.directory,
             options: site.options.all,
             upkeep: site.options.upkeep,
+            new_table: site.options.new_table,
             uuid,
             files: parts.foundation.files,
             catalog: parts.catalog,

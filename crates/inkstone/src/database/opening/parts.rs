@@ -3,12 +3,11 @@
 use crate::buffer::PoolOptions;
 use crate::database::background::UpkeepOptions;
 use crate::log::LogOptions;
-use crate::options::{LOG_BUFFER_SIZE_MIN, MemoryBound, Options, PageCompression, PagePlacement};
+use crate::options::{LOG_BUFFER_SIZE_MIN, MemoryBound, NewTable, Options};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoOptions;
-use crate::store::{Placement, StoreOptions};
+use crate::store::StoreOptions;
 use crate::txn::core::{Losers, TransactionOptions};
-use inkstone_format::image::Codec;
 use std::time::Duration;
 
 /// The options of each part. They were checked, the page size is that of the database, and what
@@ -22,6 +21,8 @@ pub(super) struct Parts {
     pub version_memory: u64,
     pub transactions: TransactionOptions,
     pub upkeep: UpkeepOptions,
+    /// A table that does not say otherwise.
+    pub new_table: NewTable,
     /// What they were made from, for the program to see.
     pub all: Options,
     /// What was made smaller to fit the limit.
@@ -56,13 +57,6 @@ impl Parts {
                 doublewrite_skip_fresh: all.doublewrite_skip_fresh,
                 flush_method: all.flush_method,
                 open_files: all.open_files,
-                placement: match (all.page_placement, all.page_compression) {
-                    (PagePlacement::InPlace, _) => Placement::InPlace,
-                    (PagePlacement::Placed, PageCompression::None) => {
-                        Placement::Placed(Codec::None)
-                    }
-                    (PagePlacement::Placed, PageCompression::Lz4) => Placement::Placed(Codec::Lz4),
-                },
                 pool_bytes: all.buffer_pool_size,
             },
             redo: RedoOptions {
@@ -85,6 +79,11 @@ impl Parts {
             upkeep: UpkeepOptions {
                 log_file_size: all.log_file_size,
                 stays_warm: all.buffer_pool_dump_at_shutdown,
+            },
+            new_table: NewTable {
+                placement: all.page_placement,
+                compression: all.page_compression,
+                level: all.page_compression_level,
             },
             all,
             memory_bound,

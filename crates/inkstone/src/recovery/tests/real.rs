@@ -59,7 +59,6 @@ fn open(vfs: &SimVfs) -> Open {
         doublewrite_skip_fresh: true,
         flush_method: FlushMethod::ODirect,
         open_files: 0,
-        placement: Placement::InPlace,
         pool_bytes: 128 << 20,
     };
     let directory = Path::new("/db");

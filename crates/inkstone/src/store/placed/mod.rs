@@ -52,7 +52,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::{Error, Result};
 use attempts::Attempts;
 use inkstone_format::header::page_lsn;
-use inkstone_format::image::{self, Codec, Made, UNIT_LEN};
+use inkstone_format::image::{self, Codec, Compression, Made, Packer, UNIT_LEN};
 use inkstone_format::place_map::{BLOCK_LEN, BLOCK_PLACES, Place, PlaceMapHeader, encode_block};
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use inkstone_io::AlignedBuffer;
@@ -82,7 +82,7 @@ const IDLE_BUFFERS_MAX: usize = 4;
 pub(crate) struct PlacedPages {
     space: SpaceId,
     page_size: u32,
-    codec: Codec,
+    compression: Compression,
     attempts: Attempts,
     data: Arc<TableFile>,
     map: MapFile,
@@ -214,8 +214,8 @@ impl PlacedPages {
         Ok(Self::new(header, data, map, state, shared))
     }
 
-    /// Reads the map of a tablespace. `data_bytes`: the length of its file. The codec is the
-    /// map's.
+    /// Reads the map of a tablespace. `data_bytes`: the length of its file. The compression
+    /// is the map's.
     pub fn open(
         expected: PlaceMapHeader,
         data: Arc<TableFile>,
@@ -277,7 +277,7 @@ impl PlacedPages {
         Self {
             space: header.space,
             page_size: header.page_size,
-            codec: header.codec,
+            compression: header.compression,
             attempts: Attempts::default(),
             data,
             map,
@@ -290,6 +290,11 @@ impl PlacedPages {
             growing: Mutex::new(()),
             idle: Mutex::default(),
         }
+    }
+
+    /// How new images are stored.
+    pub fn compression(&self) -> Compression {
+        self.compression
     }
 
     /// How many pages the map has room for.
@@ -382,17 +387,17 @@ impl PlacedPages {
         &self,
         pages: impl Iterator<Item = (PageNo, Lsn, &'p [u8])>,
         room: &mut [u8],
-        packed: &mut Vec<u8>,
+        packer: &mut Packer,
     ) -> (Vec<Placing>, Option<Error>) {
         let (mut at, mut made, mut compressed) = (0, Vec::new(), 0);
         for (page, lsn, bytes) in pages {
             let id = PageId::new(self.space, page);
-            let codec = if self.attempts.is_due() {
-                self.codec
+            let compression = if self.attempts.is_due() {
+                self.compression
             } else {
-                Codec::None
+                Compression::None
             };
-            let image = image::make(codec, (id, lsn), bytes, &mut room[at..], packed);
+            let image = image::make(compression, (id, lsn), bytes, &mut room[at..], packer);
             self.attempts.note(image.codec != Codec::None);
             compressed += u64::from(image.codec != Codec::None);
             at += image.unit_bytes();

@@ -42,7 +42,6 @@ pub fn options(doublewrite: Doublewrite, flush_method: FlushMethod) -> StoreOpti
         doublewrite_skip_fresh: true,
         flush_method,
         open_files: 0,
-        placement: Placement::InPlace,
         pool_bytes: 128 << 20,
     }
 }

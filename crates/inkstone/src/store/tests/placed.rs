@@ -1,16 +1,16 @@
 //! Placed pages: what a crash leaves, a full disk, and space that is used again.
 
 use super::*;
-use inkstone_format::image::Codec;
+use inkstone_format::image::Compression;
 use std::collections::BTreeMap;
 
 const PAGE_SIZE: usize = 16 << 10;
 const SPACE: SpaceId = SpaceId(1);
+const PLACED: Placement = Placement::Placed(Compression::Lz4);
 
 fn placed() -> StoreOptions {
     StoreOptions {
         page_size: PAGE_SIZE as u32,
-        placement: Placement::Placed(Codec::Lz4),
         ..options(Doublewrite::On, FlushMethod::ODirect)
     }
 }
@@ -108,7 +108,7 @@ fn whatever_a_crash_leaves_is_a_map_of_whole_images() {
             let mut random = Random(seed);
             let (disk, mut model) = (Disk::new(), BTreeMap::new());
             let rig = Rig::open(&disk, placed()).unwrap();
-            rig.spaces.create(SPACE, 4, rig.spaces.placement()).unwrap();
+            rig.spaces.create(SPACE, 4, PLACED).unwrap();
             disk.set_fault(Fault::PowerAt(at));
             let worked = work(&rig, &mut model, &mut random, 1);
             drop(rig);
@@ -139,7 +139,7 @@ fn whatever_a_crash_leaves_is_a_map_of_whole_images() {
 fn a_full_disk_places_nothing() {
     let disk = Disk::new();
     let rig = Rig::open(&disk, placed()).unwrap();
-    let file = rig.spaces.create(SPACE, 4, rig.spaces.placement()).unwrap();
+    let file = rig.spaces.create(SPACE, 4, PLACED).unwrap();
     let mut writer = rig.store.writer().unwrap();
     let all: BTreeMap<u32, u64> = (0..20).map(|page| (page, 7)).collect();
     write_images(&mut *writer, &all).unwrap();
@@ -167,7 +167,7 @@ fn a_full_disk_places_nothing() {
 #[test]
 fn a_file_stays_near_what_lives_in_it() {
     let rig = Rig::open(&Disk::new(), placed()).unwrap();
-    let file = rig.spaces.create(SPACE, 4, rig.spaces.placement()).unwrap();
+    let file = rig.spaces.create(SPACE, 4, PLACED).unwrap();
     let mut writer = rig.store.writer().unwrap();
     let mut random = Random(5);
     let all: BTreeMap<u32, u64> = (0..600).map(|page| (page, 1)).collect();
