@@ -6,7 +6,7 @@
 
 use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
-use super::placed::{PlacedPages, Shared};
+use super::placed::{PlacedPages, Shared, place_map_file_name};
 use super::table_file::{FileInUse, TableFile};
 use crate::counters::{Counter, Counters, Timed};
 use crate::mutants::{self, Mutant};
@@ -18,9 +18,9 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, Result, invariant};
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::image::Codec;
-use inkstone_format::place_map::PlaceMapHeader;
+use inkstone_format::place_map::{self, BLOCK_LEN, PlaceMapHeader};
 use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
-use inkstone_io::{AtomicWriteLimits, Create, ErrorKind, File};
+use inkstone_io::{AlignedBuffer, AtomicWriteLimits, Create, ErrorKind, File};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl SpaceFile {
         Ok(this)
     }
 
-    /// Makes the map first: a file of placed pages without one passes for one of pages in place.
+    /// Makes the map first: a file that says that it needs one has it.
     fn open_placed(&mut self, map: Arc<TableFile>, codec: Codec, create: Create) -> Result<()> {
         let context = &self.context;
         let shared = Shared {
@@ -111,7 +111,7 @@ impl SpaceFile {
         };
         let placed = if create == Create::New {
             let placed = PlacedPages::create(header, self.file.clone(), map, shared)?;
-            drop(self.file.acquire(&context.open_files, create)?);
+            self.write_placed_header(&header)?;
             placed
         } else {
             let in_use = self.file.acquire(&context.open_files, create)?;
@@ -123,6 +123,43 @@ impl SpaceFile {
         self.pages.store(placed.pages(), Ordering::Release);
         self.placed = Some(placed);
         Ok(())
+    }
+
+    /// Makes a file that says of itself that its pages are placed: durable but for its name.
+    fn write_placed_header(&self, header: &PlaceMapHeader) -> Result<()> {
+        let in_use = self.file.acquire(&self.context.open_files, Create::New)?;
+        let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
+        block.copy_from_slice(&header.encode_in_data());
+        let written = in_use.change_size(|file| file.write_at(&block, 0));
+        let made = written
+            .map_err(|e| Error::io("write", self.path(), e))
+            .and_then(|()| in_use.sync());
+        drop(in_use);
+        if made.is_err() {
+            // The first error is the one to tell.
+            let _ = self.file.unmake();
+        }
+        made
+    }
+
+    /// That the file is not one of placed pages: its map is missing.
+    fn refuse_placed(&self, file: &dyn File) -> Result<()> {
+        let failed = |e| Error::io("read", self.path(), e);
+        if file.len().map_err(failed)? < BLOCK_LEN as u64 {
+            return Ok(());
+        }
+        let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
+        file.read_at(&mut block, 0).map_err(failed)?;
+        if !place_map::is_placed(&block) {
+            return Ok(());
+        }
+        let detail = format!(
+            "the pages of this file are placed, and the map that says where they are, {}, is \
+             missing; restore it from where the file is from, or let `inkstone recover --salvage` \
+             look for the pages",
+            place_map_file_name(self.space)
+        );
+        Err(Error::corrupt_file(self.path(), 0, detail))
     }
 
     /// Whether its pages have no place of their own.
@@ -143,6 +180,7 @@ impl SpaceFile {
             .atomic
             .then(|| check_atomic(file, self.path(), page_size));
         self.measure(file)?;
+        self.refuse_placed(file)?;
         limits.transpose()
     }
 

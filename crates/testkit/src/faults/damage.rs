@@ -307,11 +307,7 @@ pub fn all(starts: &[Start], life: Life) -> std::io::Result<Vec<Damage>> {
 }
 
 /// The page before it in the same file, and the page of the same number of another file.
-fn misdirected(
-    disk: &SimVfs,
-    (path, life): (&Path, Life),
-    at: u64,
-) -> std::io::Result<Vec<What>> {
+fn misdirected(disk: &SimVfs, (path, life): (&Path, Life), at: u64) -> std::io::Result<Vec<What>> {
     let mut all = Vec::new();
     if at >= PAGE {
         let (other, from) = (path.to_owned(), at - PAGE);
@@ -352,9 +348,8 @@ fn older_images(starts: &[Start], life: Life, path: &Path) -> Vec<What> {
     let old = places(before(starts, life, &map));
     let now = places(starts[life as usize].disk.read_raw(&map).ok());
     let both = old.iter().zip(&now);
-    let changed = both.filter(|(old, now)| {
-        !old.is_empty() && old.units() == now.units() && old.lsn != now.lsn
-    });
+    let changed = both
+        .filter(|(old, now)| !old.is_empty() && old.units() == now.units() && old.lsn != now.lsn);
     let unit = |unit: u32| u64::from(unit) * PAGE;
     let images = changed.map(|(old, now)| What::OlderImage {
         at: unit(now.unit),
@@ -383,7 +378,8 @@ fn look(starts: &[Start], damage: &Damage) -> Result<Finding, String> {
         Ok(first) => first.rows(&disk, start, damage)?,
     };
     let is_found = !matches!(finding, Finding::NoneLeft | Finding::LastCommitLost);
-    if is_found && (damage.part().has_pages() || matches!(damage.part(), Part::Undo | Part::Places)) {
+    if is_found && (damage.part().has_pages() || matches!(damage.part(), Part::Undo | Part::Places))
+    {
         let damaged = start.copy();
         let applied = damage.apply(&damaged, starts);
         applied.map_err(|error| error.to_string())?;

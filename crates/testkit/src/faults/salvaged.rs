@@ -73,7 +73,8 @@ fn verified(vfs: Arc<dyn Vfs>, options: &Options) -> Result<(), Error> {
         let is_placed = directory.exists(&map).map_err(failed)?;
         let pages = if is_placed {
             let map = read_file(&*directory, &map).map_err(failed)?;
-            placed_pages(space, &bytes, &map).map_err(|c| Error::corrupt_file(&path, 0, c.detail))?
+            placed_pages(space, &bytes, &map)
+                .map_err(|c| Error::corrupt_file(&path, 0, c.detail))?
         } else {
             let size = options.page_size as usize;
             let pages = bytes.chunks(size).map(<[u8]>::to_vec);
@@ -269,7 +270,9 @@ fn placed_damaged(
     let map = start.disk.read_raw(&damage.path.with_extension("places"));
     let map = map.map_err(|error| error.to_string())?;
     let name = damage.path.file_name().and_then(|name| name.to_str());
-    let space = name.and_then(parse_space_file_name).ok_or("no tablespace")?;
+    let space = name
+        .and_then(parse_space_file_name)
+        .ok_or("no tablespace")?;
     let (_, places) = place_map::parse(&map).map_err(|corrupt| corrupt.detail)?;
     let pages = placed_pages(space, whole, &map).map_err(|corrupt| corrupt.detail)?;
     let damaged = pages.into_iter().filter(|(page, _)| {
