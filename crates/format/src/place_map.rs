@@ -243,7 +243,7 @@ impl PlaceBlock {
 
 /// Of two readings of a slot of a block the one to be believed: the storage may have answered one
 /// with older bytes, or wrong ones.
-pub fn newer_reading<'s>(number: u32, readings: [&'s [u8; BLOCK_LEN]; 2]) -> &'s [u8; BLOCK_LEN] {
+pub fn newer_reading(number: u32, readings: [&[u8; BLOCK_LEN]; 2]) -> &[u8; BLOCK_LEN] {
     let [first, second] = readings;
     if first == second {
         return first;

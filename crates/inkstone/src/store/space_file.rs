@@ -19,7 +19,7 @@ use crate::{Error, Result, invariant};
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::image::Codec;
 use inkstone_format::place_map::{self, BLOCK_LEN, PlaceMapHeader};
-use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
+use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use inkstone_io::{AlignedBuffer, AtomicWriteLimits, Create, ErrorKind, File};
 use std::path::Path;
 use std::sync::Arc;
@@ -341,6 +341,19 @@ impl SpaceFile {
         check_page(buffer, id).map_err(|c| Error::corrupt_page(self.path(), id, c))
     }
 
+    /// Reads a page as it is, whatever is wrong with its bytes; zeroes, if it was never written. Of a
+    /// placed one, an error where it is not the image that was placed.
+    pub(crate) fn read_unchecked(&self, page: PageNo, buffer: &mut [u8]) -> Result<()> {
+        if let Some(placed) = &self.placed {
+            let id = PageId::new(self.space, page);
+            let newest = placed.read(page, buffer)?;
+            return self.check_placed(id, newest, page_lsn(buffer));
+        }
+        let in_use = self.acquire()?;
+        let read = in_use.bytes().read_at(buffer, self.offset(page));
+        read.map_err(|e| Error::io(format!("read page {page} of"), self.path(), e))
+    }
+
     /// Reads a page from where the map says it is: what is found there must be what was placed.
     fn read_placed(&self, placed: &PlacedPages, id: PageId, buffer: &mut [u8]) -> Result<()> {
         let timing = self.context.counters.time(Timed::PageRead);
@@ -348,7 +361,10 @@ impl SpaceFile {
         drop(timing);
         self.context.counters.add(Counter::PagesRead, 1);
         check_page(buffer, id).map_err(|c| Error::corrupt_page(self.path(), id, c))?;
-        let found = page_lsn(buffer);
+        self.check_placed(id, newest, page_lsn(buffer))
+    }
+
+    fn check_placed(&self, id: PageId, newest: Option<Lsn>, found: Lsn) -> Result<()> {
         match newest.filter(|&newest| newest != found) {
             None => Ok(()),
             Some(newest) => {
@@ -371,20 +387,18 @@ impl SpaceFile {
         Error::corrupt_page(self.path(), id, Corrupt::at(0, detail))
     }
 
-    /// Writes a page past pool and log: checksum and all are as they are to be.
+    /// Writes a page past pool and log: checksum and all are as they are to be. It is durable when
+    /// the file is synced.
     pub fn write_raw_page(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
         paranoid!(
             bytes.len() == self.context.page_size as usize,
             "{} bytes are written as page {page}",
             bytes.len()
         );
-        let id = PageId::new(self.space, page);
-        if self.placed.is_some() {
-            let path = self.path().display();
-            return Err(Error::Unsupported(format!(
-                "page {id} of {path} cannot be put in its place: its pages have none"
-            )));
+        if let Some(placed) = &self.placed {
+            return placed.write(page, bytes);
         }
+        let id = PageId::new(self.space, page);
         let in_use = self.acquire()?;
         let written = in_use.begin_write().write_at(bytes, self.offset(page));
         written.map_err(|e| Error::io(format!("write page {id} to"), self.path(), e))

@@ -20,7 +20,7 @@ const READ: usize = 256 * BLOCK_LEN;
 const READS_MAX: usize = 3;
 
 /// Name of a tablespace's place map in the database directory.
-pub(in crate::store) fn place_map_file_name(space: SpaceId) -> String {
+pub fn place_map_file_name(space: SpaceId) -> String {
     format!("t{:08x}.places", space.0)
 }
 

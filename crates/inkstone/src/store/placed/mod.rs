@@ -77,8 +77,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Extent, Units};
 
-pub use map_file::is_place_map_file_name;
-pub(super) use map_file::{is_empty_place_map, parse_place_map_file_name, place_map_file_name};
+pub(super) use map_file::{is_empty_place_map, parse_place_map_file_name};
+pub use map_file::{is_place_map_file_name, place_map_file_name};
 
 /// The part of a file's units that may wait for a block of the map before that is written for
 /// them.
@@ -108,6 +108,8 @@ pub(crate) struct PlacedPages {
     state: Mutex<State>,
     /// Some block is to be written.
     is_dirty: AtomicBool,
+    /// An image was written past the page writer, and is not synced.
+    is_unsynced: AtomicBool,
     /// Held while blocks are written.
     settling: Mutex<()>,
     /// Held while the file's size changes.
@@ -342,6 +344,7 @@ impl PlacedPages {
             poison: shared.poison,
             state: Mutex::new(state),
             is_dirty: AtomicBool::new(false),
+            is_unsynced: AtomicBool::new(false),
             settling: Mutex::new(()),
             growing: Mutex::new(()),
             idle: Mutex::default(),
@@ -619,7 +622,8 @@ impl PlacedPages {
         if due.is_empty() {
             return Ok(());
         }
-        let first = self.map.write(&self.open_files, &due);
+        let images = self.sync_images();
+        let first = images.and_then(|()| self.map.write(&self.open_files, &due));
         // Only now: one of the slots is whole whenever power is lost.
         let second = first.clone().and_then(|()| {
             due.iter_mut().for_each(Due::again);
@@ -662,6 +666,49 @@ impl PlacedPages {
             self.is_dirty.store(true, Ordering::Release);
         }
         second
+    }
+
+    /// What a block is about to name is durable: the page writer has seen to that, but for pages
+    /// that were written past it.
+    fn sync_images(&self) -> Result<()> {
+        if !self.is_unsynced.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let in_use = self
+            .data
+            .acquire(&self.open_files, inkstone_io::Create::Never);
+        let synced = in_use.and_then(|in_use| in_use.sync());
+        if synced.is_err() {
+            self.is_unsynced.store(true, Ordering::Release);
+        }
+        synced
+    }
+
+    /// Writes a page past the page writer; it is durable when the map has been settled.
+    pub fn write(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
+        let mut room = AlignedBuffer::zeroed(self.page_size as usize);
+        let pages = std::iter::once((page, page_lsn(bytes), bytes));
+        let (placings, error) = self.prepare(pages, &mut room, &mut Vec::new());
+        if let Some(error) = error {
+            self.give_up(&placings);
+            return Err(error);
+        }
+        let written = placings.iter().try_for_each(|placing| {
+            let in_use = self
+                .data
+                .acquire(&self.open_files, inkstone_io::Create::Never)?;
+            let image = &room[..placing.unit_bytes()];
+            let written = in_use.begin_write().write_at(image, placing.offset());
+            let id = PageId::new(self.space, page);
+            written.map_err(|e| Error::io(format!("write page {id} to"), self.data.path(), e))
+        });
+        if written.is_err() {
+            self.give_up(&placings);
+            return written;
+        }
+        self.is_unsynced.store(true, Ordering::Release);
+        self.land(&placings);
+        Ok(())
     }
 
     fn take_due(&self) -> Vec<Due> {

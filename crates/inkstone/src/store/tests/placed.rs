@@ -279,3 +279,49 @@ fn a_missing_map_is_refused() {
     let error = rig.spaces.open(SPACE).unwrap_err().to_string();
     assert!(error.contains("t00000001.places, is missing"), "{error}");
 }
+
+/// A cleaner and a checkpoint settle the same file. One took for durable what the other was still
+/// writing.
+#[test]
+fn what_two_threads_settle_is_durable_when_each_goes_on() {
+    for seed in 1..60 {
+        let mut random = Random(seed);
+        let disk = Disk::new();
+        let rig = Rig::open(&disk, placed()).unwrap();
+        let file = rig.spaces.create(SPACE, 4, rig.spaces.placement()).unwrap();
+        file.ensure_pages(200).unwrap();
+        disk.set_fault(Fault::PowerAt(20 + random.below(300)));
+        let life = |first: u32| {
+            let mut settled = 0;
+            for lsn in 1..30 {
+                let pages: BTreeMap<u32, u64> =
+                    (first..first + 3).map(|page| (page, lsn)).collect();
+                let written = rig.store.writer();
+                let written = written.and_then(|mut writer| write_images(&mut *writer, &pages));
+                match written.and_then(|()| rig.spaces.settle_places()) {
+                    Ok(()) => settled = lsn,
+                    Err(_) => break,
+                }
+            }
+            settled
+        };
+        let settled = std::thread::scope(|scope| {
+            let other = scope.spawn(|| life(100));
+            [life(0), other.join().unwrap()]
+        });
+        drop((file, rig));
+        disk.power_loss(&mut random);
+        let rig = Rig::open(&disk, placed()).unwrap();
+        let mut bytes = AlignedBuffer::zeroed(PAGE_SIZE);
+        for (first, settled) in [0, 100].into_iter().zip(settled) {
+            for page in first..first + 3 {
+                let read = rig.store.read(id(SPACE.0, page), &mut bytes);
+                let found = read.map_or(0, |()| page_lsn(&bytes).0);
+                assert!(
+                    found >= settled,
+                    "seed {seed}, page {page}: LSN {found}, and {settled} was settled"
+                );
+            }
+        }
+    }
+}
