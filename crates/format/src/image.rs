@@ -16,7 +16,7 @@
 //!
 //! The checksum is looked at before anything is unpacked. Integers are little-endian.
 
-use crate::header::{get_u32, put_u32, put_u64};
+use crate::header::{get_u32, get_u64, put_u32, put_u64};
 use crate::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
@@ -263,6 +263,26 @@ pub fn unpack(made: Made, id: PageId, image: &[u8], page: &mut [u8]) -> Result<(
         Codec::Lz4 | Codec::Zstd => decompress(made.codec, id, image, page)?,
     }
     Ok(())
+}
+
+/// Of which page the bytes begin with a compressed image, and with which page LSN, as its header
+/// says. Nothing is checked yet: [`unpack`] does that.
+pub fn look_at_header(bytes: &[u8]) -> Option<(PageId, Lsn, Made)> {
+    let header = bytes.get(..IMAGE_HEADER_LEN)?;
+    let codec = Codec::of(header[CODEC]).filter(|codec| *codec != Codec::None)?;
+    if header[RESERVED..LENGTH] != [0; 3] {
+        return None;
+    }
+    let made = Made {
+        codec,
+        length: get_u32(header, LENGTH),
+    };
+    let id = PageId::new(
+        SpaceId(get_u32(header, SPACE)),
+        PageNo(get_u32(header, PAGE)),
+    );
+    let fits = made.length as usize > IMAGE_HEADER_LEN && made.length as usize <= bytes.len();
+    fits.then_some((id, Lsn(get_u64(header, LSN)), made))
 }
 
 fn decompress(codec: Codec, id: PageId, image: &[u8], page: &mut [u8]) -> Result<(), Corrupt> {

@@ -1,10 +1,13 @@
 //! The place map of a placed tablespace: where the image of each page is, in units of its file.
 //!
-//! A file beside the tablespace's: a header block, then two *slots* for each block of the map,
-//! written in turns, so that one of them is whole whatever power loss does to the other. Block `n`
+//! A file beside the tablespace's: a header block, then two *slots* for each block of the map. They
+//! are written one after the other, so that one of them is whole whatever power loss does to the
+//! other, and say the same when both are written: so nothing is lost with one of them. Block `n`
 //! has the places of pages `n` * [`BLOCK_PLACES`] and on.
 //!
-//! Header, the first [`BLOCK_LEN`] bytes:
+//! Header, the first [`BLOCK_LEN`] bytes. The first unit of the tablespace's file is the same with
+//! the magic [`DATA_MAGIC`]: by it the file is known as one that needs a map.
+//!
 //!
 //! | bytes    | field                         |
 //! |----------|-------------------------------|
@@ -27,7 +30,8 @@
 //! | 8..16         | how often it was written: of two whole slots the higher counts |
 //! | 16 + 16 i     | the place of page i of the block                              |
 //!
-//! Place, 16 bytes; all zeroes: the page has no image:
+//! Place, 16 bytes; all zeroes: the page has no image; unit 2^32 - 1 and no bytes: it is not known
+//! any more where that is, as a block of the map was damaged:
 //!
 //! | bytes | field                      |
 //! |-------|----------------------------|
@@ -48,6 +52,10 @@ pub const BLOCK_LEN: usize = 4096;
 pub const BLOCK_PLACES: usize = (BLOCK_LEN - PLACES) / PLACE_LEN;
 /// The first bytes of the file, behind the checksum.
 pub const MAGIC: [u8; 8] = *b"INKPLACE";
+/// As [`MAGIC`], in the tablespace's own file.
+pub const DATA_MAGIC: [u8; 8] = *b"INKPAGES";
+/// A block was not written more often.
+const WRITTEN_MAX: u64 = 1 << 62;
 /// The version of the file's format. Files without Zstandard are written in the first one.
 pub const PLACE_MAP_VERSION: u32 = 2;
 /// The version of files without Zstandard.
@@ -82,10 +90,19 @@ pub struct PlaceMapHeader {
 }
 
 impl PlaceMapHeader {
-    /// Its block.
+    /// Its block in the map.
     pub fn encode(&self) -> [u8; BLOCK_LEN] {
+        self.encode_with(MAGIC)
+    }
+
+    /// Its unit in the tablespace's file.
+    pub fn encode_in_data(&self) -> [u8; BLOCK_LEN] {
+        self.encode_with(DATA_MAGIC)
+    }
+
+    fn encode_with(&self, magic: [u8; 8]) -> [u8; BLOCK_LEN] {
         let mut block = [0; BLOCK_LEN];
-        block[MAGIC_AT..VERSION].copy_from_slice(&MAGIC);
+        block[MAGIC_AT..VERSION].copy_from_slice(&magic);
         put_u32(&mut block, VERSION, self.version());
         put_u32(&mut block, SPACE, self.space.0);
         put_u32(&mut block, PAGE_SIZE, self.page_size);
@@ -103,11 +120,23 @@ impl PlaceMapHeader {
         }
     }
 
-    /// The header in a block.
+    /// The header in a block of the map.
     pub fn decode(block: &[u8; BLOCK_LEN]) -> Result<Self, Corrupt> {
+        Self::decode_with(block, MAGIC)
+    }
+
+    /// The header in the first unit of a tablespace's file.
+    pub fn decode_in_data(block: &[u8; BLOCK_LEN]) -> Result<Self, Corrupt> {
+        Self::decode_with(block, DATA_MAGIC)
+    }
+
+    fn decode_with(block: &[u8; BLOCK_LEN], magic: [u8; 8]) -> Result<Self, Corrupt> {
         check(block)?;
-        if block[MAGIC_AT..VERSION] != MAGIC {
-            return Err(Corrupt::at(MAGIC_AT, "this is no place map"));
+        if block[MAGIC_AT..VERSION] != magic {
+            return Err(Corrupt::at(
+                MAGIC_AT,
+                "this is no header of a placed tablespace",
+            ));
         }
         let version = get_u32(block, VERSION);
         if !(VERSION_WITHOUT_ZSTD..=PLACE_MAP_VERSION).contains(&version) {
@@ -159,7 +188,20 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether the page has no image.
+    /// Of a page of which it is not known any more where it is.
+    pub const LOST: Self = Self {
+        unit: u32::MAX,
+        length: 0,
+        codec: Codec::None,
+        lsn: Lsn(0),
+    };
+
+    /// Whether it is [`Place::LOST`].
+    pub fn is_lost(&self) -> bool {
+        *self == Self::LOST
+    }
+
+    /// Whether the page has no image, or none that is known.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -220,6 +262,34 @@ impl PlaceBlock {
             [Err(error), Err(_)] => Err(error),
         }
     }
+
+    /// One of which nothing is known any more. What is written next counts more than whatever may
+    /// still be in a slot.
+    pub fn lost() -> Self {
+        Self {
+            written: WRITTEN_MAX / 2,
+            places: vec![Place::LOST; BLOCK_PLACES],
+        }
+    }
+}
+
+/// Of two readings of a slot of a block the one to be believed: the storage may have answered one
+/// with older bytes, or wrong ones.
+pub fn newer_reading(number: u32, readings: [&[u8; BLOCK_LEN]; 2]) -> &[u8; BLOCK_LEN] {
+    let [first, second] = readings;
+    if first == second {
+        return first;
+    }
+    match readings.map(|reading| decode_block(number, reading)) {
+        [Ok(a), Ok(b)] if b.written > a.written => second,
+        [Err(_), Ok(_)] => second,
+        _ => first,
+    }
+}
+
+/// Whether these are the first bytes of a placed tablespace's file.
+pub fn is_placed(file: &[u8]) -> bool {
+    file.get(MAGIC_AT..VERSION) == Some(&DATA_MAGIC[..])
 }
 
 /// Reads a whole file: its header, and the places of pages 0 and on.
@@ -229,10 +299,11 @@ pub fn parse(file: &[u8]) -> Result<(PlaceMapHeader, Vec<Place>), Corrupt> {
     let header = header.ok_or_else(|| Corrupt::at(0, "the place map has no header"))?;
     let header = PlaceMapHeader::decode(header)?;
     let mut places = Vec::new();
-    for (number, slots) in blocks.as_slice().chunks_exact(2).enumerate() {
+    for (number, slots) in blocks.as_slice().chunks(2).enumerate() {
         let number = number as u32;
         let at = slot_offset(number, 0) as usize;
-        let block = PlaceBlock::choose(number, [&slots[0], &slots[1]]);
+        let second = slots.get(1).unwrap_or(&[0; BLOCK_LEN]);
+        let block = PlaceBlock::choose(number, [&slots[0], second]);
         let block = block.map_err(|c| Corrupt::at(at + c.offset, c.detail))?;
         places.extend(block.places);
     }
@@ -254,6 +325,13 @@ pub fn encode_block(number: u32, written: u64, places: &[Place]) -> [u8; BLOCK_L
     block
 }
 
+/// The same block, written once more.
+pub fn encode_again(block: &mut [u8; BLOCK_LEN]) {
+    let written = get_u64(block, WRITTEN);
+    put_u64(block, WRITTEN, written + 1);
+    stamp(block);
+}
+
 fn decode_block(number: u32, block: &[u8; BLOCK_LEN]) -> Result<PlaceBlock, Corrupt> {
     if block.iter().all(|&byte| byte == 0) {
         return Ok(PlaceBlock::empty());
@@ -264,10 +342,15 @@ fn decode_block(number: u32, block: &[u8; BLOCK_LEN]) -> Result<PlaceBlock, Corr
         let detail = format!("block {found} of the map, not {number}");
         return Err(Corrupt::at(NUMBER, detail));
     }
+    let written = get_u64(block, WRITTEN);
+    if written > WRITTEN_MAX {
+        let detail = format!("block {number} of the map, written {written} times");
+        return Err(Corrupt::at(WRITTEN, detail));
+    }
     let places = block[PLACES..].chunks_exact(PLACE_LEN).enumerate();
     let places = places.map(|(n, place)| Place::decode(place, PLACES + n * PLACE_LEN));
     Ok(PlaceBlock {
-        written: get_u64(block, WRITTEN),
+        written,
         places: places.collect::<Result<_, _>>()?,
     })
 }

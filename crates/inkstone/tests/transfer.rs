@@ -274,3 +274,127 @@ fn a_crash_leaves_a_whole_table_or_none() {
         assert!(none > 5 && whole > 5, "{none} {whole}");
     });
 }
+
+fn placed() -> Options {
+    Options {
+        page_placement: inkstone::internals::options::PagePlacement::Placed,
+        ..options()
+    }
+}
+
+/// The map of a copied table beside it.
+fn map_of(copy: &Path) -> PathBuf {
+    copy.with_extension("places")
+}
+
+/// As `exported`, from a database whose tables are placed: the copy has its map beside it.
+fn exported_placed(dir: &tempfile::TempDir) -> (Database, Table, PathBuf) {
+    let (source, table, copy) = exported(dir, placed());
+    let export = source.export_table(&table).unwrap();
+    let files = export.files();
+    assert_eq!(files.len(), 2);
+    std::fs::copy(&files[0], &copy).unwrap();
+    std::fs::copy(&files[1], map_of(&copy)).unwrap();
+    drop(export);
+    (source, table, copy)
+}
+
+#[test]
+fn a_placed_table_is_exported_as_a_file_and_its_map() {
+    within(120, || {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, table, copy) = exported_placed(&dir);
+        for (name, options) in [("in place", options()), ("placed", placed())] {
+            let target = Database::open(dir.path().join(name), options.clone()).unwrap();
+            let imported = target.import_table("t", &copy, &TREES).unwrap();
+            let is_placed = map_of(imported.path()).exists();
+            assert_eq!(is_placed, name == "placed");
+            for tree in 0..2 {
+                let same = content(&source, &table, tree) == content(&target, &imported, tree);
+                assert!(same, "tree {tree}, {name}");
+            }
+            drop(imported);
+            target.close().unwrap();
+            let target = Database::open(dir.path().join(name), options).unwrap();
+            let imported = target.table("t").unwrap();
+            target.verify_table(&imported).unwrap();
+            // One of pages in place becomes one of placed pages, and the other way round.
+            let export = target.export_table(&imported).unwrap();
+            let again = dir.path().join(format!("again {name}"));
+            let copies = [again.clone(), map_of(&again)];
+            for (from, to) in export.files().iter().zip(&copies) {
+                std::fs::copy(from, to).unwrap();
+            }
+            drop(export);
+            let back = source.import_table(name, &again, &TREES).unwrap();
+            assert!(content(&source, &back, 0) == content(&source, &table, 0));
+        }
+    });
+}
+
+#[test]
+fn a_placed_table_without_its_own_map_is_not_imported() {
+    within(120, || {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, _, copy) = exported_placed(&dir);
+        let target = Database::open(dir.path().join("target"), options()).unwrap();
+        let refused = |text: &str| {
+            let imported = target.import_table("t", &copy, &TREES);
+            let error = imported.err().expect("it is refused");
+            assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+            assert!(error.to_string().contains(text), "{error}");
+        };
+        std::fs::remove_file(map_of(&copy)).unwrap();
+        refused("copy.places; copy both files");
+        let other = source.table("first").unwrap();
+        let export = source.export_table(&other).unwrap();
+        std::fs::copy(&export.files()[1], map_of(&copy)).unwrap();
+        refused("the place map of tablespace");
+        assert!(target.tables().unwrap().is_empty());
+    });
+}
+
+/// An import of damaged files fails, or the damage was where nothing is.
+#[test]
+fn damaged_copies_of_a_placed_table_give_no_wrong_rows() {
+    within(120, || {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, table, copy) = exported_placed(&dir);
+        let expected = [0, 1].map(|tree| content(&source, &table, tree));
+        let target = Database::open(dir.path().join("target"), options()).unwrap();
+        let mut refused = 0;
+        for path in [copy.clone(), map_of(&copy)] {
+            let whole = std::fs::read(&path).unwrap();
+            let step = if path == copy { 5 } else { 1 };
+            for block in (0..whole.len() / 4096).step_by(step) {
+                for (at, bytes) in [(9, 1), (300, 1), (0, 4096)] {
+                    let mut damaged = whole.clone();
+                    for byte in &mut damaged[block * 4096 + at..][..bytes] {
+                        *byte = byte.wrapping_mul(5).wrapping_add(3);
+                    }
+                    std::fs::write(&path, &damaged).unwrap();
+                    match target.import_table("t", &copy, &TREES) {
+                        Ok(imported) => {
+                            let found = [0, 1].map(|tree| content(&target, &imported, tree));
+                            assert!(found == expected, "{path:?}, block {block}, byte {at}");
+                            drop(imported);
+                            target.drop_table("t").unwrap();
+                        }
+                        Err(Error::Corrupt { .. }) => refused += 1,
+                        Err(error) => panic!("{path:?}, block {block}, byte {at}: {error}"),
+                    }
+                }
+            }
+            std::fs::write(&path, &whole[..whole.len() - 3 * 4096]).unwrap();
+            let cut = target.import_table("t", &copy, &TREES);
+            if let Ok(imported) = cut {
+                assert!(content(&target, &imported, 0) == expected[0], "{path:?}");
+                drop(imported);
+                target.drop_table("t").unwrap();
+            }
+            std::fs::write(&path, &whole).unwrap();
+        }
+        assert!(refused > 10, "{refused}");
+        target.import_table("t", &copy, &TREES).unwrap();
+    });
+}

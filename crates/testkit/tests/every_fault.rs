@@ -52,7 +52,15 @@ fn a_copy_that_is_misread_is_not_put_in_place() {
 fn damage_is_found_or_repaired() {
     let starts = work::starts().unwrap();
     let mut report = sampled(41);
-    report.damage(&starts);
+    report.damage(&starts, &damage::IN_PLACE);
+    assert!(report.is_clean(), "{report}{:#?}", report.broken);
+}
+
+#[test]
+fn damage_of_placed_tables_is_found_or_harmless() {
+    let starts = work::starts().unwrap();
+    let mut report = sampled(41);
+    report.damage(&starts, &damage::PLACED);
     assert!(report.is_clean(), "{report}{:#?}", report.broken);
 }
 

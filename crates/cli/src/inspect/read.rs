@@ -10,9 +10,10 @@ use inkstone_bench::database;
 use inkstone_format::control::{
     CONTROL_COPY_LEN, CONTROL_FILE_LEN, Control, ControlError, FORMAT_VERSION,
 };
+use inkstone_format::header::page_lsn;
 use inkstone_format::image::{self, Made, UNIT_LEN};
 use inkstone_format::place_map::{self, Place};
-use inkstone_format::{PageId, PageNo, SpaceId};
+use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
 use inkstone_io::posix::PosixVfs;
 use inkstone_io::{Create, File, OpenOptions, Vfs};
 use std::path::{Path, PathBuf};
@@ -204,6 +205,10 @@ impl Directory {
         place: &Place,
         page: &mut [u8],
     ) -> Result<()> {
+        if place.is_lost() {
+            let lost = Corrupt::at(0, "the place map has lost where the page is");
+            return Err(Failure::Engine(Error::corrupt_page(file.path(), id, lost)));
+        }
         if place.is_empty() {
             return Ok(());
         }
@@ -214,7 +219,14 @@ impl Directory {
             codec: place.codec,
             length: place.length,
         };
-        image::unpack(made, id, &image, page)
-            .map_err(|c| Failure::Engine(Error::corrupt_page(file.path(), id, c)))
+        let unpacked = image::unpack(made, id, &image, page).and_then(|()| {
+            let found = page_lsn(page);
+            if found == place.lsn {
+                return Ok(());
+            }
+            let detail = format!("page LSN {found}, and it was placed with LSN {}", place.lsn);
+            Err(Corrupt::at(16, detail))
+        });
+        unpacked.map_err(|c| Failure::Engine(Error::corrupt_page(file.path(), id, c)))
     }
 }

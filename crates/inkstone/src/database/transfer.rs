@@ -8,6 +8,10 @@
 //!   something else here: whatever is in the file counts as visible to all;
 //! - pages that are free are left as zeroes: they are initialised before they are used.
 //!
+//! A table whose pages are placed is two files: the file, which says so of itself, and its place
+//! map, which import finds beside the copy. How the pages of the new table lie is this database's
+//! choice, whatever the source's was.
+//!
 //! The log says that the file is made before it is there, and says it again from time to time, so
 //! that a checkpoint need not keep the log of a long import: a file without a catalog entry, and
 //! which the log says was made, is what the next open removes. The pages are durable, and verified
@@ -26,17 +30,21 @@ use crate::txn::transaction::{HasChanged, LOOK_TIME_MAX};
 use crate::{Error, Result};
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{
-    PageType, check_page, page_id, page_type, set_page_id, set_page_lsn, stamp_checksum,
+    PageType, check_page, page_id, page_lsn, page_type, set_page_id, set_page_lsn, stamp_checksum,
 };
+use inkstone_format::image::{Made, UNIT_LEN, unpack};
+use inkstone_format::place_map::{self, BLOCK_LEN, Place, PlaceMapHeader};
 use inkstone_format::record::Record;
 use inkstone_format::space::{self as format, PENDING_FREE_TREE, SPACE_VERSION};
 use inkstone_format::tree_page::{TreePage, TreePageMut};
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId, TreeId};
-use inkstone_io::{AlignedBuffer, Create, File, OpenOptions};
-use std::path::Path;
+use inkstone_io::{AlignedBuffer, Create, ErrorKind, File, OpenOptions};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The extension of a place map's name; the rest is as of the file that it is of.
+const MAP_EXTENSION: &str = "places";
 /// How often the log is told that an import goes on.
 const PAGES_BETWEEN_NOTES: u32 = 4096;
 
@@ -44,6 +52,20 @@ const PAGES_BETWEEN_NOTES: u32 = 4096;
 /// export.
 pub struct Export {
     space: Arc<Space>,
+}
+
+impl Export {
+    /// What is to be copied: the table's file, and its place map if its pages are placed. The copy
+    /// of the map has the name of the file's with the extension `places`: import looks for it
+    /// there.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let file = self.space.file().path();
+        let mut files = vec![file.to_owned()];
+        if self.space.file().is_placed() {
+            files.push(file.with_extension(MAP_EXTENSION));
+        }
+        files
+    }
 }
 
 impl Drop for Export {
@@ -54,20 +76,14 @@ impl Drop for Export {
 
 impl Database {
     /// Writes everything of a table to its file, durably, and keeps background work away from it:
-    /// the file ([`Table::path`]) may be copied until the export is dropped. The caller keeps
+    /// its files ([`Export::files`]) may be copied until the export is dropped: that of
+    /// [`Table::path`], and the place map beside it where the table's pages are placed. The caller keeps
     /// writers away. [`Error::TransactionState`] if a transaction has unfinished changes in the
     /// table, or another export of it goes on.
     pub fn export_table(&self, table: &Table) -> Result<Export> {
         // What recovery did to the file is in memory.
         self.inner.core.check_writable()?;
         let space = table.tree_ref().live(&self.inner.core)?.space.clone();
-        if space.file().is_placed() {
-            return Err(Error::Unsupported(format!(
-                "export of a table whose pages are placed ({}): copy it to one with \
-                 page_placement=in_place, and export that",
-                space.file().path().display()
-            )));
-        }
         // Whatever purge has begun is over then.
         let _no_purge = self.inner.core.purging.lock();
         if !space.freeze(true) {
@@ -78,6 +94,10 @@ impl Database {
         let export = Export { space };
         self.check_unchanged(export.space.id)?;
         self.flush_table(table)?;
+        if export.space.file().is_placed() {
+            // The map says where the pages are.
+            export.space.file().sync()?;
+        }
         Ok(export)
     }
 
@@ -110,7 +130,8 @@ impl Database {
     /// clustered tree first. Trees of the file that are not named are dropped (it may have one that
     /// was dropped already, and whose pages were not all free yet). Page size and format must be
     /// this database's ([`Error::InvalidOption`], [`Error::NewerFormat`]) and every page sound
-    /// ([`Error::Corrupt`]). The file is only read. The table is there as a whole or not at all,
+    /// ([`Error::Corrupt`]). If the file's pages are placed, the place map is beside it, under the
+    /// same name with the extension `places`. The files are only read. The table is there as a whole or not at all,
     /// whatever happens meanwhile.
     ///
     /// ```
@@ -173,6 +194,14 @@ struct Source<'a> {
     /// Its tablespace, where it comes from.
     space: SpaceId,
     header: Vec<u8>,
+    /// Where its pages are, if they are placed.
+    places: Option<Places>,
+}
+
+/// The place map beside a file to import.
+struct Places {
+    path: PathBuf,
+    places: Vec<Place>,
 }
 
 impl<'a> Source<'a> {
@@ -196,7 +225,9 @@ impl<'a> Source<'a> {
             pages: u32::try_from(length / page_size as u64).unwrap_or(u32::MAX),
             space: SpaceId(0),
             header: vec![0; page_size],
+            places: None,
         };
+        source.find_places(inner)?;
         if source.pages == 0 {
             return Err(Error::corrupt_file(path, 0, "shorter than a page"));
         }
@@ -204,14 +235,7 @@ impl<'a> Source<'a> {
         source.read_unchecked(PageNo(0), &mut header)?;
         let found = format::page_size(&header);
         if page_type(&header) == Some(PageType::SpaceHeader) && found as usize != page_size {
-            return Err(Error::InvalidOption {
-                name: "page_size".to_owned(),
-                value: found.to_string(),
-                reason: format!(
-                    "{} has pages of that size, this database has pages of {page_size} bytes",
-                    path.display()
-                ),
-            });
+            return Err(source.other_page_size(found));
         }
         source.space = page_id(&header).space;
         source.check(PageNo(0), &header)?;
@@ -272,9 +296,112 @@ impl<'a> Source<'a> {
             self.pages,
             buffer.len()
         );
+        if let Some(places) = &self.places {
+            return self.read_placed(places, page, buffer);
+        }
         let offset = u64::from(page.0) * self.page_size as u64;
         let read = self.file.read_at(buffer, offset);
         read.map_err(|e| Error::io(format!("read page {page} of"), self.path, e))
+    }
+
+    fn other_page_size(&self, found: u32) -> Error {
+        Error::InvalidOption {
+            name: "page_size".to_owned(),
+            value: found.to_string(),
+            reason: format!(
+                "{} has pages of that size, this database has pages of {} bytes",
+                self.path.display(),
+                self.page_size
+            ),
+        }
+    }
+
+    /// Reads the place map beside the file, if its pages are placed.
+    fn find_places(&mut self, inner: &Inner) -> Result<()> {
+        let mut block = [0; BLOCK_LEN];
+        match self.file.read_at(&mut block, 0) {
+            Ok(()) if place_map::is_placed(&block) => {}
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            Err(e) => return Err(Error::io("read", self.path, e)),
+        }
+        let corrupt = |c: Corrupt| Error::corrupt_file(self.path, c.offset as u64, c.detail);
+        let header = PlaceMapHeader::decode_in_data(&block).map_err(corrupt)?;
+        if header.page_size as usize != self.page_size {
+            return Err(self.other_page_size(header.page_size));
+        }
+        let path = self.path.with_extension(MAP_EXTENSION);
+        let bytes = read_all(inner, &path).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => {
+                let detail = format!(
+                    "the pages of this file are placed, and the map that says where they are is \
+                     missing: {}; copy both files of the export",
+                    path.display()
+                );
+                Error::corrupt_file(self.path, 0, detail)
+            }
+            _ => Error::io("read", &path, e),
+        })?;
+        let parsed = place_map::parse(&bytes);
+        let (of_map, mut places) =
+            parsed.map_err(|c| Error::corrupt_file(&path, c.offset as u64, c.detail))?;
+        if (of_map.space, of_map.page_size) != (header.space, header.page_size) {
+            let detail = format!(
+                "this is the place map of tablespace {} with pages of {} bytes, and the file \
+                 beside it is of {} with {}",
+                of_map.space, of_map.page_size, header.space, header.page_size
+            );
+            return Err(Error::corrupt_file(&path, 0, detail));
+        }
+        let used = places.iter().rposition(|place| *place != Place::default());
+        places.truncate(used.map_or(0, |last| last + 1));
+        self.space = header.space;
+        self.pages = places.len() as u32;
+        self.places = Some(Places { path, places });
+        Ok(())
+    }
+
+    fn read_placed(&self, map: &Places, page: PageNo, buffer: &mut [u8]) -> Result<()> {
+        let place = map.places[page.0 as usize];
+        if place.is_lost() {
+            let detail = format!("the place map {} has lost it", map.path.display());
+            return Err(self.corrupt(page, Corrupt::at(0, detail)));
+        }
+        if place.is_empty() {
+            buffer.fill(0);
+            return Ok(());
+        }
+        let bytes = place.units() as usize * UNIT_LEN;
+        if bytes > self.page_size.next_multiple_of(UNIT_LEN) {
+            let detail = format!("an image of {} bytes", place.length);
+            return Err(self.corrupt(page, Corrupt::at(0, detail)));
+        }
+        let mut image = AlignedBuffer::zeroed(bytes);
+        let offset = u64::from(place.unit) * UNIT_LEN as u64;
+        match self.file.read_at(&mut image, offset) {
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
+                let detail = format!("its image at {offset} is beyond the file's end");
+                return Err(self.corrupt(page, Corrupt::at(0, detail)));
+            }
+            Err(e) => return Err(Error::io(format!("read page {page} of"), self.path, e)),
+        }
+        let made = Made {
+            codec: place.codec,
+            length: place.length,
+        };
+        let id = PageId::new(self.space, page);
+        unpack(made, id, &image, buffer).map_err(|c| self.corrupt(page, c))?;
+        if page_lsn(buffer) != place.lsn {
+            let detail = format!(
+                "page LSN {}, and the place map {} says {}: the files are not of one time",
+                page_lsn(buffer),
+                map.path.display(),
+                place.lsn
+            );
+            return Err(self.corrupt(page, Corrupt::at(16, detail)));
+        }
+        Ok(())
     }
 
     fn corrupt(&self, page: PageNo, corrupt: Corrupt) -> Error {
@@ -301,7 +428,8 @@ impl<'a> Source<'a> {
         let lsn = note_creation(inner, space)?;
         log.wait_durable(lsn)?;
         let mut copied = 0;
-        let target = inner.files.create(space, self.pages, Placement::InPlace)?;
+        let placement = Placement::of(inner.new_table);
+        let target = inner.files.create(space, self.pages, placement)?;
         let mut page = AlignedBuffer::zeroed(self.page_size);
         let mut copy = |number: PageNo| -> Result<()> {
             self.read_unchecked(number, &mut page)?;
@@ -350,6 +478,19 @@ impl<'a> Source<'a> {
         );
         target.sync()
     }
+}
+
+fn read_all(inner: &Inner, path: &Path) -> std::io::Result<Vec<u8>> {
+    let options = OpenOptions {
+        create: Create::Never,
+        read_only: true,
+        direct: false,
+        dsync: false,
+    };
+    let file = inner.vfs.open_file(path, options)?;
+    let mut bytes = vec![0; file.len()? as usize];
+    file.read_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 /// Says in the log that a tablespace's file is being made; the end of that.

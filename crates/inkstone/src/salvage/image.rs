@@ -1,5 +1,6 @@
 //! A tablespace file as it is: which of its pages can be used, and for what.
 
+use super::pages::Pages;
 use crate::catalog::TableDefinition;
 use crate::paranoid::paranoid;
 use crate::store::PageLsnMap;
@@ -10,7 +11,6 @@ use inkstone_format::overflow::OverflowPage;
 use inkstone_format::space::{CLUSTERED_TREE, TREES_MAX, check_header, more_maps, root};
 use inkstone_format::tree_page::TreePage;
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId};
-use inkstone_io::File;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages of a file's own at the beginning of each region.
@@ -53,13 +53,13 @@ pub(super) struct Image {
 impl Image {
     /// Reads the file. The outer error is of the operating system.
     pub fn read(
-        file: &dyn File,
+        file: &Pages,
         space: SpaceId,
         control: &Control,
         page_lsns: &PageLsnMap,
     ) -> std::io::Result<Self> {
         let size = u64::from(control.page_size);
-        let length = file.len()?;
+        let length = file.bytes()?;
         let pages = (length / size).min(u64::from(u32::MAX - 1)) as u32;
         let mut image = Self {
             space,
@@ -94,7 +94,15 @@ impl Image {
                 continue;
             }
             let in_use = map.as_ref().is_none_or(|map| bit(map, number % covered));
-            file.read_at(&mut bytes, u64::from(number) * size)?;
+            if let Err(why) = file.read(page, &mut bytes)? {
+                let kind = if in_use {
+                    &mut image.lost
+                } else {
+                    &mut image.wrecks
+                };
+                kind.insert(page, why);
+                continue;
+            }
             if (!in_use || map.is_none()) && is_zero(&bytes) {
                 continue;
             }
@@ -122,15 +130,18 @@ impl Image {
 
     fn read_header(
         &mut self,
-        file: &dyn File,
+        file: &Pages,
         control: &Control,
         bytes: &mut [u8],
         usable: Usable<'_>,
     ) -> std::io::Result<()> {
-        if self.pages > 0 {
-            file.read_at(bytes, 0)?;
-        }
-        let checked = usable(PageNo(0), bytes, true)
+        let read = if self.pages > 0 {
+            file.read(PageNo(0), bytes)?
+        } else {
+            Ok(())
+        };
+        let checked = read
+            .and_then(|()| usable(PageNo(0), bytes, true))
             .and_then(|()| check_header(bytes, &control.uuid).map_err(|corrupt| corrupt.detail));
         match checked {
             Ok(()) => self.header = Some(bytes.to_vec()),
@@ -151,7 +162,7 @@ impl Image {
 
     fn read_map(
         &mut self,
-        file: &dyn File,
+        file: &Pages,
         number: u32,
         size: u64,
         usable: Usable<'_>,
@@ -161,10 +172,12 @@ impl Image {
             "page {number} is no place for a space map"
         );
         let mut bytes = vec![0; size as usize];
-        if number < self.pages {
-            file.read_at(&mut bytes, u64::from(number) * size)?;
-        }
-        let why = match usable(PageNo(number), &bytes, true) {
+        let read = if number < self.pages {
+            file.read(PageNo(number), &mut bytes)?
+        } else {
+            Ok(())
+        };
+        let why = match read.and_then(|()| usable(PageNo(number), &bytes, true)) {
             Ok(()) if page_type(&bytes) == Some(PageType::SpaceMap) => return Ok(Some(bytes)),
             Ok(()) => "it is no space map".to_owned(),
             Err(why) => why,

@@ -2,6 +2,7 @@
 //!
 //! It is done on files, in this order:
 //!
+//! 0. The place maps of placed tables are made whole (`salvage/places.rs`).
 //! 1. The log is applied, if the database was not closed in order. A page that this needs, and that
 //!    can neither be read nor rebuilt, is set to nothing first, with the LSN of the log's end, so
 //!    that no change of it is applied.
@@ -33,6 +34,8 @@
 //!    `what_is_undamaged_is_salvaged`.
 
 mod image;
+mod pages;
+mod places;
 mod read_only;
 mod rebuild;
 
@@ -44,13 +47,14 @@ use crate::log::{LogReader, ReadParams};
 use crate::options::Options;
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
-use crate::store::{PageLsnMap, is_place_map_file_name, parse_space_file_name, space_file_name};
+use crate::store::{PageLsnMap, parse_space_file_name};
 use crate::{Database, Error, Result};
 use image::Image;
 use inkstone_format::control::Control;
 use inkstone_format::header::{PageType, check_page, init_page, set_page_lsn, stamp_checksum};
 use inkstone_format::{Lsn, PageId, SpaceId, TreeId};
 use inkstone_io::{Create, Directory, ErrorKind, OpenOptions, Vfs};
+use pages::Pages;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,8 +86,8 @@ pub fn salvage(vfs: &Arc<dyn Vfs>, path: &Path, options: &Options) -> Result<Sal
             .map_err(|e| Error::io("open", path, e))
     };
     let directory = open_directory()?;
-    refuse_placed(&*directory)?;
     let control = read_control(&*directory)?;
+    mend_maps(&directory, &control, &mut report)?;
     if !control.clean_shutdown {
         redo(vfs, path, options, &mut report)?;
         let control = read_control(&*directory)?;
@@ -100,18 +104,25 @@ pub fn salvage(vfs: &Arc<dyn Vfs>, path: &Path, options: &Options) -> Result<Sal
     Ok(report)
 }
 
-/// Pages of a placed table are where its place map says, which this does not read.
-fn refuse_placed(directory: &dyn Directory) -> Result<()> {
-    let names = directory.list();
-    let names = names.map_err(|e| Error::io("list", directory.path(), e))?;
-    match names.iter().find(|name| is_place_map_file_name(name)) {
-        None => Ok(()),
-        Some(name) => Err(Error::Unsupported(format!(
-            "salvage of a database with placed tables ({}): open it with force_recovery, and copy what \
-             can be read",
-            directory.path_of(name).display()
-        ))),
-    }
+/// Nothing else opens the database while this is held.
+fn lock(directory: &dyn Directory) -> Result<Box<dyn Send + Sync>> {
+    let locked = directory.lock(CONTROL_FILE);
+    locked.map_err(|e| match e.kind() {
+        ErrorKind::WouldBlock => Error::InUse {
+            path: directory.path().to_owned(),
+        },
+        _ => Error::io("lock", &directory.path_of(CONTROL_FILE), e),
+    })
+}
+
+/// Makes place maps whole.
+fn mend_maps(
+    directory: &Arc<dyn Directory>,
+    control: &Control,
+    report: &mut SalvageReport,
+) -> Result<()> {
+    let _locked = lock(&**directory)?;
+    places::mend_maps(&**directory, control, report)
 }
 
 fn read_control(directory: &dyn Directory) -> Result<Control> {
@@ -192,11 +203,9 @@ fn set_to_nothing(vfs: &Arc<dyn Vfs>, path: &Path, id: PageId) -> Result<()> {
         check_page(&page, id).is_ok(),
         "page {id} is not one after it was set to nothing"
     );
-    let name = space_file_name(id.space);
-    let failed = |e| Error::io("write", &directory.path_of(&name), e);
-    let file = directory.open(&name, TO_WRITE).map_err(failed)?;
-    let at = u64::from(id.page.0) * u64::from(control.page_size);
-    file.write_at(&page, at).map_err(failed)?;
+    let file = Pages::open(&directory, id.space, &control, Create::Never)?;
+    let failed = |e| Error::io("write", &file.path, e);
+    file.write(id.page, &page).map_err(failed)?;
     file.sync().map_err(failed)
 }
 
@@ -245,40 +254,31 @@ fn spaces_to_mend(directory: &dyn Directory) -> Result<Vec<SpaceId>> {
 
 /// Rebuilds the files that need it, of a database whose pages are where its log ends, at `end`.
 fn mend_files(directory: &Arc<dyn Directory>, end: Lsn, report: &mut SalvageReport) -> Result<()> {
-    let locked = directory.lock(CONTROL_FILE);
-    let _locked = locked.map_err(|e| match e.kind() {
-        ErrorKind::WouldBlock => Error::InUse {
-            path: directory.path().to_owned(),
-        },
-        _ => Error::io("lock", &directory.path_of(CONTROL_FILE), e),
-    })?;
+    let _locked = lock(&**directory)?;
     let control = read_control(&**directory)?;
     let (counters, poison) = (Arc::<Counters>::default(), Poison::default());
     let page_lsns = PageLsnMap::new(directory.clone(), false, MAP_BYTES, counters, poison);
     page_lsns.open_to_look(control.uuid, control.epoch)?;
     let spaces = spaces_to_mend(&**directory)?;
     let read = |space: SpaceId| {
-        let name = space_file_name(space);
-        let path = directory.path_of(&name);
-        let failed = |e| Error::io("read", &path, e);
         // The catalog's, if it is missing.
         let create = if space == CATALOG_SPACE {
             Create::IfMissing
         } else {
             Create::Never
         };
-        let opened = directory.open(&name, OpenOptions { create, ..TO_WRITE });
-        let file = opened.map_err(failed)?;
-        let image = Image::read(&*file, space, &control, &page_lsns).map_err(failed)?;
-        Ok::<_, Error>((path.clone(), file, image))
+        let file = Pages::open(directory, space, &control, create)?;
+        let image = Image::read(&file, space, &control, &page_lsns);
+        let image = image.map_err(|e| Error::io("read", &file.path, e))?;
+        Ok::<_, Error>((file, image))
     };
-    let (path, file, catalog) = read(CATALOG_SPACE)?;
-    let defined = rebuild::definitions(&*file, catalog, (&control, end));
-    let defined = defined.map_err(|e| Error::io("read", &path, e))?;
+    let (file, catalog) = read(CATALOG_SPACE)?;
+    let defined = rebuild::definitions(&file, catalog, (&control, end));
+    let defined = defined.map_err(|e| Error::io("read", &file.path, e))?;
     let mut tables = Vec::new();
     for space in spaces {
-        let (path, file, mut image) = read(space)?;
-        let failed = |e| Error::io("read", &path, e);
+        let (file, mut image) = read(space)?;
+        let failed = |e| Error::io("read", &file.path, e);
         let definition = defined.iter().find(|definition| definition.space == space);
         image.note_trees(definition);
         tables.push((space, image.roots().into_keys().collect()));
@@ -288,20 +288,20 @@ fn mend_files(directory: &Arc<dyn Directory>, end: Lsn, report: &mut SalvageRepo
         }
         let found: &[Table] = if space == CATALOG_SPACE { &tables } else { &[] };
         let rebuilt = if is_damaged {
-            rebuild::rebuild(&*file, image, (&control, end), found)
+            rebuild::rebuild(&file, image, (&control, end), found)
         } else {
-            rebuild::clear_wrecks(&*file, image, (&control, end))
+            rebuild::clear_wrecks(&file, image, (&control, end))
         };
         let rebuilt = rebuilt.map_err(failed)?;
         let left_out = rebuilt.into_iter().map(|(page, what)| LeftOut {
-            file: path.clone(),
+            file: file.path.clone(),
             page,
             what,
         });
         report.left_out.extend(left_out);
         file.sync().map_err(failed)?;
         if is_damaged {
-            report.rebuilt.push(path.clone());
+            report.rebuilt.push(file.path.clone());
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 //! With `force_recovery` the pages are salvaged first, in memory too. What becomes of transactions
 //! that had not committed is `Losers`.
 
-use super::{log_end, mend_files, read_control, redo};
+use super::{log_end, mend_files, mend_maps, read_control, redo};
 use crate::options::{Doublewrite, Options};
 use crate::paranoid::paranoid;
 use crate::recovery::Progress;
@@ -56,6 +56,7 @@ fn salvaged(
     let directory = vfs.open_directory(path, Create::Never);
     let directory = directory.map_err(|e| Error::io("open", path, e))?;
     let mut control = read_control(&*directory)?;
+    mend_maps(&directory, &control, &mut report)?;
     let end = if control.clean_shutdown {
         control.known_durable_lsn.max(control.checkpoint_lsn)
     } else {

@@ -6,6 +6,7 @@
 
 use super::Table;
 use super::image::{Image, Node, OWN};
+use super::pages::Pages;
 use crate::catalog::{CATALOG_SPACE, CATALOG_TREE, CLUSTERED, TableDefinition};
 use crate::paranoid::paranoid;
 use inkstone_format::apply::{map_pages, set_bits};
@@ -17,7 +18,6 @@ use inkstone_format::space::{
 };
 use inkstone_format::tree_page::{NOTHING_LIVE, TreePage, TreePageInit, TreePageMut};
 use inkstone_format::{Lsn, PageId, PageNo, TreeId};
-use inkstone_io::File;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Result;
 
@@ -25,7 +25,7 @@ use std::io::Result;
 type LeftOut = Vec<(Option<PageId>, String)>;
 
 struct Rebuild<'f> {
-    file: &'f dyn File,
+    file: &'f Pages,
     image: Image,
     size: usize,
     /// What every page that is written is stamped with: no change of the log is newer.
@@ -48,7 +48,7 @@ type Child = (Vec<u8>, PageNo);
 
 /// The definitions of tables in leaves of the catalog that can be read.
 pub(super) fn definitions(
-    file: &dyn File,
+    file: &Pages,
     catalog: Image,
     at: (&Control, Lsn),
 ) -> Result<Vec<TableDefinition>> {
@@ -59,7 +59,7 @@ pub(super) fn definitions(
 /// is left out. `tables`: those whose files are there, if the file is
 /// the catalog's.
 pub(super) fn rebuild(
-    file: &dyn File,
+    file: &Pages,
     image: Image,
     at: (&Control, Lsn),
     tables: &[Table],
@@ -71,7 +71,7 @@ pub(super) fn rebuild(
 }
 
 /// Writes the free pages of a file anew whose bytes are no page; tells which.
-pub(super) fn clear_wrecks(file: &dyn File, image: Image, at: (&Control, Lsn)) -> Result<LeftOut> {
+pub(super) fn clear_wrecks(file: &Pages, image: Image, at: (&Control, Lsn)) -> Result<LeftOut> {
     let mut rebuild = Rebuild::new(file, image, at);
     for (page, why) in std::mem::take(&mut rebuild.image.wrecks) {
         let id = PageId::new(rebuild.image.space, page);
@@ -83,7 +83,7 @@ pub(super) fn clear_wrecks(file: &dyn File, image: Image, at: (&Control, Lsn)) -
 }
 
 impl<'f> Rebuild<'f> {
-    fn new(file: &'f dyn File, image: Image, (control, end): (&Control, Lsn)) -> Self {
+    fn new(file: &'f Pages, image: Image, (control, end): (&Control, Lsn)) -> Self {
         Self {
             file,
             size: control.page_size as usize,
@@ -101,7 +101,7 @@ impl<'f> Rebuild<'f> {
 
 impl Rebuild<'_> {
     fn run(&mut self, control: &Control) -> Result<()> {
-        self.file.set_len(u64::from(self.end) * self.size as u64)?;
+        self.file.set_pages(self.end)?;
         let lost = std::mem::take(&mut self.image.lost);
         for (page, why) in &lost {
             let id = PageId::new(self.image.space, *page);
@@ -271,8 +271,9 @@ impl Rebuild<'_> {
 
     fn read(&self, page: PageNo) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.size];
-        self.file
-            .read_at(&mut bytes, u64::from(page.0) * self.size as u64)?;
+        let read = self.file.read(page, &mut bytes)?;
+        // It was read before.
+        read.map_err(std::io::Error::other)?;
         Ok(bytes)
     }
 
@@ -284,8 +285,7 @@ impl Rebuild<'_> {
         );
         set_page_lsn(&mut bytes, self.lsn);
         stamp_checksum(&mut bytes);
-        self.file
-            .write_at(&bytes, u64::from(page.0) * self.size as u64)
+        self.file.write(page, &bytes)
     }
 
     /// Keeps the pages of the leaf's long values; rows whose long value is not whole are removed.
@@ -511,7 +511,7 @@ impl Rebuild<'_> {
         let last = self.used.last().map_or(0, |page| page.0);
         let regions = last / covered;
         self.end = self.end.max(regions * covered + OWN).max(last + 1);
-        self.file.set_len(u64::from(self.end) * self.size as u64)?;
+        self.file.set_pages(self.end)?;
         for region in 0..=regions {
             let first = region * covered;
             let mut map = vec![0; self.size];

@@ -71,7 +71,7 @@ pub use doublewrite::{
 };
 pub use page_lsn_map::{PAGE_LSN_MAP_FILE, PageLsnMap};
 pub use page_store::FilePageStore;
-pub use placed::is_place_map_file_name;
+pub use placed::{is_place_map_file_name, place_map_file_name};
 pub use repair::{RepairReport, repair};
 pub use space_file::SpaceFile;
 pub use space_files::{Placement, SpaceFiles, parse_space_file_name, space_file_name};

@@ -6,7 +6,7 @@
 
 use super::open_files::OpenFiles;
 use super::page_lsn_map::PageLsnMap;
-use super::placed::{PlacedPages, Shared};
+use super::placed::{PlacedPages, Shared, place_map_file_name};
 use super::space_files::Placement;
 use super::table_file::{FileInUse, TableFile};
 use crate::counters::{Counter, Counters, Timed};
@@ -19,9 +19,9 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, Result, invariant};
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::image::Compression;
-use inkstone_format::place_map::PlaceMapHeader;
-use inkstone_format::{Corrupt, PageId, PageNo, SpaceId};
-use inkstone_io::{AtomicWriteLimits, Create, ErrorKind, File};
+use inkstone_format::place_map::{self, BLOCK_LEN, PlaceMapHeader};
+use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
+use inkstone_io::{AlignedBuffer, AtomicWriteLimits, Create, ErrorKind, File};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ impl SpaceFile {
         Ok(this)
     }
 
-    /// Makes the map first: a file of placed pages without one passes for one of pages in place.
+    /// Makes the map first: a file that says that it needs one has it.
     fn open_placed(
         &mut self,
         map: Arc<TableFile>,
@@ -117,7 +117,7 @@ impl SpaceFile {
         };
         let placed = if create == Create::New {
             let placed = PlacedPages::create(header, self.file.clone(), map, shared)?;
-            drop(self.file.acquire(&context.open_files, create)?);
+            self.write_placed_header(&header)?;
             placed
         } else {
             let in_use = self.file.acquire(&context.open_files, create)?;
@@ -129,6 +129,43 @@ impl SpaceFile {
         self.pages.store(placed.pages(), Ordering::Release);
         self.placed = Some(placed);
         Ok(())
+    }
+
+    /// Makes a file that says of itself that its pages are placed: durable but for its name.
+    fn write_placed_header(&self, header: &PlaceMapHeader) -> Result<()> {
+        let in_use = self.file.acquire(&self.context.open_files, Create::New)?;
+        let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
+        block.copy_from_slice(&header.encode_in_data());
+        let written = in_use.change_size(|file| file.write_at(&block, 0));
+        let made = written
+            .map_err(|e| Error::io("write", self.path(), e))
+            .and_then(|()| in_use.sync());
+        drop(in_use);
+        if made.is_err() {
+            // The first error is the one to tell.
+            let _ = self.file.unmake();
+        }
+        made
+    }
+
+    /// That the file is not one of placed pages: its map is missing.
+    fn refuse_placed(&self, file: &dyn File) -> Result<()> {
+        let failed = |e| Error::io("read", self.path(), e);
+        if file.len().map_err(failed)? < BLOCK_LEN as u64 {
+            return Ok(());
+        }
+        let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
+        file.read_at(&mut block, 0).map_err(failed)?;
+        if !place_map::is_placed(&block) {
+            return Ok(());
+        }
+        let detail = format!(
+            "the pages of this file are placed, and the map that says where they are, {}, is \
+             missing; restore it from where the file is from, or let `inkstone recover --salvage` \
+             look for the pages",
+            place_map_file_name(self.space)
+        );
+        Err(Error::corrupt_file(self.path(), 0, detail))
     }
 
     /// Whether its pages have no place of their own.
@@ -156,6 +193,7 @@ impl SpaceFile {
             .atomic
             .then(|| check_atomic(file, self.path(), page_size));
         self.measure(file)?;
+        self.refuse_placed(file)?;
         limits.transpose()
     }
 
@@ -316,6 +354,19 @@ impl SpaceFile {
         check_page(buffer, id).map_err(|c| Error::corrupt_page(self.path(), id, c))
     }
 
+    /// Reads a page as it is, whatever is wrong with its bytes; zeroes, if it was never written. Of a
+    /// placed one, an error where it is not the image that was placed.
+    pub(crate) fn read_unchecked(&self, page: PageNo, buffer: &mut [u8]) -> Result<()> {
+        if let Some(placed) = &self.placed {
+            let id = PageId::new(self.space, page);
+            let newest = placed.read(page, buffer)?;
+            return self.check_placed(id, newest, page_lsn(buffer));
+        }
+        let in_use = self.acquire()?;
+        let read = in_use.bytes().read_at(buffer, self.offset(page));
+        read.map_err(|e| Error::io(format!("read page {page} of"), self.path(), e))
+    }
+
     /// Reads a page from where the map says it is: what is found there must be what was placed.
     fn read_placed(&self, placed: &PlacedPages, id: PageId, buffer: &mut [u8]) -> Result<()> {
         let timing = self.context.counters.time(Timed::PageRead);
@@ -323,7 +374,10 @@ impl SpaceFile {
         drop(timing);
         self.context.counters.add(Counter::PagesRead, 1);
         check_page(buffer, id).map_err(|c| Error::corrupt_page(self.path(), id, c))?;
-        let found = page_lsn(buffer);
+        self.check_placed(id, newest, page_lsn(buffer))
+    }
+
+    fn check_placed(&self, id: PageId, newest: Option<Lsn>, found: Lsn) -> Result<()> {
         match newest.filter(|&newest| newest != found) {
             None => Ok(()),
             Some(newest) => {
@@ -346,20 +400,18 @@ impl SpaceFile {
         Error::corrupt_page(self.path(), id, Corrupt::at(0, detail))
     }
 
-    /// Writes a page past pool and log: checksum and all are as they are to be.
+    /// Writes a page past pool and log: checksum and all are as they are to be. It is durable when
+    /// the file is synced.
     pub fn write_raw_page(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
         paranoid!(
             bytes.len() == self.context.page_size as usize,
             "{} bytes are written as page {page}",
             bytes.len()
         );
-        let id = PageId::new(self.space, page);
-        if self.placed.is_some() {
-            let path = self.path().display();
-            return Err(Error::Unsupported(format!(
-                "page {id} of {path} cannot be put in its place: its pages have none"
-            )));
+        if let Some(placed) = &self.placed {
+            return placed.write(page, bytes);
         }
+        let id = PageId::new(self.space, page);
         let in_use = self.acquire()?;
         let written = in_use.begin_write().write_at(bytes, self.offset(page));
         written.map_err(|e| Error::io(format!("write page {id} to"), self.path(), e))

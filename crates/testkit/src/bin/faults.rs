@@ -3,6 +3,7 @@
 
 use clap::{Parser, Subcommand};
 use inkstone_io::sim::OpKind;
+use inkstone_testkit::faults::damage;
 use inkstone_testkit::faults::processes::{self, ChildArguments};
 use inkstone_testkit::faults::report::{Budget, Case, Report};
 use inkstone_testkit::faults::work::{self, Start};
@@ -22,7 +23,7 @@ struct Arguments {
     #[command(subcommand)]
     role: Option<Role>,
     /// Only this kind: read, write, sync, allocate, truncate, rename, syncdir, open, remove, look,
-    /// list, createdir, lock; or damage, huge, lasting, handles, processes, around
+    /// list, createdir, lock; or damage, placed, huge, lasting, handles, processes, around
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// At most so many minutes; without it, until every case has run
@@ -58,6 +59,7 @@ enum Kind {
     /// Operations of this kind fail.
     Operation(OpKind),
     Damage,
+    Placed,
     Huge,
     Lasting,
     Handles,
@@ -72,6 +74,7 @@ impl Kind {
             Kind::Around,
             Kind::Handles,
             Kind::Damage,
+            Kind::Placed,
             Kind::Huge,
             Kind::Lasting,
             Kind::Processes,
@@ -90,7 +93,8 @@ impl Kind {
     fn run(self, report: &mut Report, starts: &[Start]) {
         match self {
             Kind::Operation(kind) => report.kind(starts, kind),
-            Kind::Damage => report.damage(starts),
+            Kind::Damage => report.damage(starts, &damage::IN_PLACE),
+            Kind::Placed => report.damage(starts, &damage::PLACED),
             Kind::Huge => report.huge(),
             Kind::Lasting => report.lasting(starts),
             Kind::Handles => report.handles(),

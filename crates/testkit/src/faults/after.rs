@@ -27,7 +27,7 @@ impl After {
 /// history that is not older than the last acknowledged one, but for `lost_max`.
 pub(super) fn look(disk: &SimVfs, mut history: History, lost_max: usize) -> Result<(), After> {
     let after = |what: &'static str, error: Error| After::Error(what, error);
-    let db = session::open(disk).map_err(|e| after("opening", e))?;
+    let db = session::open(disk, &history).map_err(|e| after("opening", e))?;
     let found = session::found(&db).map_err(|e| after("reading", e))?;
     history.settle(&found, lost_max).map_err(After::Wrong)?;
     session::verify(&db).map_err(|e| after("verifying", e))?;

@@ -20,6 +20,7 @@ use super::session::{self, History};
 use super::work::{Life, Start};
 use crate::campaign::watched;
 use inkstone::{Database, Error};
+use inkstone_format::place_map;
 use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,6 +31,11 @@ const PAGE: u64 = 4096;
 const IN_PAGE: [u64; 10] = [0, 9, 12, 17, 28, 48, 60, 1500, 3000, 4095];
 /// Places in a file of no pages that are hit, at most.
 const PLACES_MAX: u64 = 250;
+
+/// Lives of which the beginning is damaged.
+pub const IN_PLACE: [Life; 3] = [Life::Work, Life::AfterKill, Life::AfterTear];
+/// Those of placed tables, of which only their own files are.
+pub const PLACED: [Life; 2] = [Life::PlacedWork, Life::PlacedAfterKill];
 
 /// Sorts of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,14 +54,20 @@ pub enum Part {
     PageLsnMap,
     /// The undo file.
     Undo,
+    /// A placed table's tablespace.
+    Placed,
+    /// Its place map.
+    Places,
 }
 
 impl Part {
-    fn of(path: &Path) -> Option<Self> {
+    fn of(path: &Path, life: Life) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         Some(match name {
             "catalog.ink" => Part::Catalog,
+            name if name.ends_with(".ink") && life.is_placed() => Part::Placed,
             name if name.ends_with(".ink") => Part::Data,
+            name if name.ends_with(".places") => Part::Places,
             name if name.ends_with(".log") => Part::Log,
             name if name.contains("doublewrite") => Part::Doublewrite,
             name if name.contains("page_lsn_map") => Part::PageLsnMap,
@@ -67,7 +79,7 @@ impl Part {
 
     /// Whether it is a tablespace.
     pub fn has_pages(self) -> bool {
-        matches!(self, Part::Catalog | Part::Data)
+        matches!(self, Part::Catalog | Part::Data | Part::Placed)
     }
 }
 
@@ -91,6 +103,25 @@ pub enum What {
     Stale(u64),
     /// The file is cut.
     Truncated(u64),
+    /// Two blocks side by side, the slots of a block of a place map: a bit of both flips, or they
+    /// become zeroes.
+    TwoSlots {
+        /// The first of them.
+        at: u64,
+        /// They become zeroes.
+        zeroed: bool,
+    },
+    /// The image of a placed page becomes the one that it had before the last life.
+    OlderImage {
+        /// Where it is.
+        at: u64,
+        /// Where that was.
+        from: u64,
+        /// Bytes of their units.
+        length: u64,
+    },
+    /// So many bytes of no meaning stand behind the file's end.
+    Longer(u64),
     /// The file is gone.
     Missing,
     /// A field is nonsense, and the checksum fits.
@@ -105,6 +136,9 @@ impl What {
             What::Zeroed(_) => "zeroed",
             What::Misdirected { .. } => "misdirected",
             What::Stale(_) => "stale",
+            What::TwoSlots { .. } => "two slots",
+            What::OlderImage { .. } => "older image",
+            What::Longer(_) => "longer",
             What::Truncated(_) => "truncated",
             What::Missing => "missing",
             What::Forged(_) => "forged",
@@ -162,7 +196,7 @@ impl fmt::Display for Damage {
 impl Damage {
     /// The sort of the file.
     pub fn part(&self) -> Part {
-        Part::of(&self.path).unwrap_or(Part::Data)
+        Part::of(&self.path, self.life).unwrap_or(Part::Data)
     }
 
     fn apply(&self, disk: &SimVfs, starts: &[Start]) -> std::io::Result<()> {
@@ -177,8 +211,24 @@ impl Damage {
                 disk.write_raw(&self.path, *at, &other[from..from + len(*at)])
             }
             What::Stale(at) => {
-                let old = starts[self.life as usize - 1].disk.read_raw(&self.path)?;
+                let old = before(starts, self.life, &self.path).unwrap_or_default();
                 disk.write_raw(&self.path, *at, &old[*at as usize..][..len(*at)])
+            }
+            What::TwoSlots { at, zeroed: true } => {
+                disk.write_raw(&self.path, *at, &[0; 2 * PAGE as usize])
+            }
+            What::TwoSlots { at, zeroed: false } => {
+                disk.flip_bit(&self.path, *at + 100, 1)?;
+                disk.flip_bit(&self.path, *at + PAGE + 2000, 5)
+            }
+            What::OlderImage { at, from, length } => {
+                let old = before(starts, self.life, &self.path).unwrap_or_default();
+                let old = &old[*from as usize..][..*length as usize];
+                disk.write_raw(&self.path, *at, old)
+            }
+            What::Longer(more) => {
+                let noise: Vec<u8> = (0..*more).map(|n| (n * 7 + n / 251) as u8).collect();
+                disk.write_raw(&self.path, bytes.len() as u64, &noise)
             }
             What::Truncated(length) => disk.truncate_raw(&self.path, *length),
             What::Missing => disk.remove_raw(&self.path),
@@ -192,9 +242,13 @@ pub fn all(starts: &[Start], life: Life) -> std::io::Result<Vec<Damage>> {
     let disk = &starts[life as usize].disk;
     let mut all = Vec::new();
     for path in disk.files() {
-        let Some(part) = Part::of(&path) else {
+        let Some(part) = Part::of(&path, life) else {
             continue;
         };
+        // What is not a placed table's own is as in the other lives.
+        if life.is_placed() && !matches!(part, Part::Placed | Part::Places) {
+            continue;
+        }
         let bytes = disk.read_raw(&path)?;
         let mut what = vec![What::Missing];
         let length = bytes.len() as u64;
@@ -210,7 +264,7 @@ pub fn all(starts: &[Start], life: Life) -> std::io::Result<Vec<Damage>> {
             for at in page_places().filter(used) {
                 what.extend(IN_PAGE.map(|offset| What::FlippedBit(at + offset)));
                 what.push(What::Zeroed(at));
-                what.extend(misdirected(disk, &path, at)?);
+                what.extend(misdirected(disk, (&path, life), at)?);
                 what.extend(stale(starts, life, &path, at, &bytes));
             }
         } else {
@@ -230,6 +284,17 @@ pub fn all(starts: &[Start], life: Life) -> std::io::Result<Vec<Damage>> {
                 }
             }
         }
+        if part == Part::Places {
+            let blocks = (0..(length / PAGE).saturating_sub(1) / 2).map(|n| (1 + 2 * n) * PAGE);
+            what.extend(
+                blocks.flat_map(|at| [true, false].map(|zeroed| What::TwoSlots { at, zeroed })),
+            );
+            what.extend([1, 100, PAGE, 2 * PAGE, 5 * PAGE].map(What::Longer));
+        }
+        if part == Part::Placed {
+            what.extend(older_images(starts, life, &path));
+            what.extend([1, PAGE, 7 * PAGE].map(What::Longer));
+        }
         what.extend(forged::all(part, &bytes).into_iter().map(What::Forged));
         let path = &path;
         all.extend(what.into_iter().map(|what| Damage {
@@ -242,14 +307,14 @@ pub fn all(starts: &[Start], life: Life) -> std::io::Result<Vec<Damage>> {
 }
 
 /// The page before it in the same file, and the page of the same number of another file.
-fn misdirected(disk: &SimVfs, path: &Path, at: u64) -> std::io::Result<Vec<What>> {
+fn misdirected(disk: &SimVfs, (path, life): (&Path, Life), at: u64) -> std::io::Result<Vec<What>> {
     let mut all = Vec::new();
     if at >= PAGE {
         let (other, from) = (path.to_owned(), at - PAGE);
         all.push(What::Misdirected { at, other, from });
     }
     for other in disk.files() {
-        let pages = Part::of(&other).is_some_and(Part::has_pages);
+        let pages = Part::of(&other, life).is_some_and(Part::has_pages);
         if pages && other != path && disk.read_raw(&other)?.len() as u64 >= at + PAGE {
             let from = at;
             all.push(What::Misdirected { at, other, from });
@@ -261,14 +326,37 @@ fn misdirected(disk: &SimVfs, path: &Path, at: u64) -> std::io::Result<Vec<What>
 
 /// The page as it was before the last life, if it was another.
 fn stale(starts: &[Start], life: Life, path: &Path, at: u64, bytes: &[u8]) -> Option<What> {
-    let old = starts[(life as usize).checked_sub(1)?]
-        .disk
-        .read_raw(path)
-        .ok()?;
+    let old = before(starts, life, path)?;
     let page = at as usize..(at + PAGE) as usize;
     let old = old.get(page.clone())?;
     let written = old.iter().any(|&byte| byte != 0);
     (written && old != &bytes[page]).then_some(What::Stale(at))
+}
+
+/// A file as it was before the last life.
+fn before(starts: &[Start], life: Life, path: &Path) -> Option<Vec<u8>> {
+    starts[life.before()? as usize].disk.read_raw(path).ok()
+}
+
+/// Images of pages that had others before the last life, which take as many units.
+fn older_images(starts: &[Start], life: Life, path: &Path) -> Vec<What> {
+    let map = path.with_extension("places");
+    let places = |file: Option<Vec<u8>>| {
+        let parsed = file.and_then(|file| place_map::parse(&file).ok());
+        parsed.map(|(_, places)| places).unwrap_or_default()
+    };
+    let old = places(before(starts, life, &map));
+    let now = places(starts[life as usize].disk.read_raw(&map).ok());
+    let both = old.iter().zip(&now);
+    let changed = both
+        .filter(|(old, now)| !old.is_empty() && old.units() == now.units() && old.lsn != now.lsn);
+    let unit = |unit: u32| u64::from(unit) * PAGE;
+    let images = changed.map(|(old, now)| What::OlderImage {
+        at: unit(now.unit),
+        from: unit(old.unit),
+        length: unit(now.units()),
+    });
+    images.collect()
 }
 
 /// Applies damage, and looks for it; the error says what promise is broken.
@@ -285,12 +373,13 @@ fn look(starts: &[Start], damage: &Damage) -> Result<Finding, String> {
     let disk = start.copy();
     let applied = damage.apply(&disk, starts);
     applied.map_err(|error| error.to_string())?;
-    let finding = match Look::open(&disk)? {
+    let finding = match Look::open(&disk, start)? {
         Err(finding) => finding,
         Ok(first) => first.rows(&disk, start, damage)?,
     };
     let is_found = !matches!(finding, Finding::NoneLeft | Finding::LastCommitLost);
-    if is_found && (damage.part().has_pages() || damage.part() == Part::Undo) {
+    if is_found && (damage.part().has_pages() || matches!(damage.part(), Part::Undo | Part::Places))
+    {
         let damaged = start.copy();
         let applied = damage.apply(&damaged, starts);
         applied.map_err(|error| error.to_string())?;
@@ -298,7 +387,7 @@ fn look(starts: &[Start], damage: &Damage) -> Result<Finding, String> {
     }
     let cut = matches!(damage.what, What::Truncated(_)) && damage.part().has_pages();
     if cut
-        && damage.life == Life::Work
+        && damage.life.begins_closed()
         && !matches!(finding, Finding::OnOpening | Finding::NoneLeft)
     {
         return Err(format!("{finding:?}: a short file was opened"));
@@ -311,8 +400,8 @@ struct Look {
 }
 
 impl Look {
-    fn open(disk: &SimVfs) -> Result<Result<Self, Finding>, String> {
-        let opened = session::open(disk).and_then(|db| {
+    fn open(disk: &SimVfs, start: &Start) -> Result<Result<Self, Finding>, String> {
+        let opened = session::open(disk, &start.history).and_then(|db| {
             let names = db.tables()?;
             names.iter().try_for_each(|name| db.table(name).map(drop))?;
             Ok(db)
@@ -338,7 +427,7 @@ impl Look {
         if let Some(finding) = self.look(&mut history, lost_max)? {
             return Ok(finding);
         }
-        let again = Look::open(disk)?.map_err(|_| "the second opening fails".to_owned())?;
+        let again = Look::open(disk, start)?.map_err(|_| "the second opening fails".to_owned())?;
         if let Some(finding) = again.look(&mut history, 0)? {
             return Err(format!("{finding:?} at the second opening"));
         }

@@ -85,6 +85,8 @@ impl Series {
     fn files(&self) -> &'static str {
         match self.fault {
             Fault::Stale | Fault::Lost if self.times > 1 => ".ink",
+            // What is not a placed table's own is as in the other lives.
+            _ if self.life.is_placed() => "/t0",
             _ => "",
         }
     }
@@ -105,7 +107,12 @@ impl Series {
             _ => &[Fault::Eio, Fault::Enospc],
         };
         let mut all = Vec::new();
-        for life in Life::ALL {
+        let is_of_files = !matches!(
+            kind,
+            OpKind::SyncDir | OpKind::List | OpKind::CreateDir | OpKind::Lock
+        );
+        let lives = Life::ALL.into_iter();
+        for life in lives.filter(|life| is_of_files || !life.is_placed()) {
             for &fault in faults {
                 all.extend([1, 4].map(|times| Series {
                     life,

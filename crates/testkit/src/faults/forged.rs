@@ -8,7 +8,7 @@
 //! not known: a field may say that they are others.
 
 use super::damage::{Damage, Finding, Part};
-use super::session::{self, DIRECTORY, options};
+use super::session::{self, DIRECTORY};
 use super::work::Start;
 use inkstone::internals::salvage::salvage;
 use inkstone::{Database, Error, Isolation};
@@ -23,6 +23,9 @@ use std::sync::Arc;
 const BLOCK: usize = 4096;
 /// Every so many places of a page are hit.
 const PLACES: usize = 16;
+
+/// Where the places begin in a block of a place map; before them is what a slot has of its own.
+const PLACES_FROM: usize = 16;
 
 /// A field that becomes another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +84,13 @@ const TABLE: &[Fields] = &[
     fields(Part::Catalog, Blocks::All, 16..24, 8),
     fields(Part::Data, Blocks::All, 4..80, 2),
     fields(Part::Data, Blocks::All, 16..24, 8),
+    // Of a block, in both slots: the places of the first pages, of which each has a unit, a length
+    // with a codec, and an LSN.
+    fields(Part::Places, Blocks::First, 12..28, 4),
+    fields(Part::Places, Blocks::First, 28..30, 1),
+    fields(Part::Places, Blocks::Others, 4..8, 4),
+    fields(Part::Places, Blocks::Others, 8..16, 8),
+    fields(Part::Places, Blocks::Others, 16..112, 4),
 ];
 
 /// All forgeries of a file of these bytes.
@@ -119,11 +129,11 @@ pub fn all(part: Part, bytes: &[u8]) -> Vec<Forgery> {
 /// Whether a block is one that has a checksum, and not an image of a page, say.
 fn has_checksum(part: Part, block: &[u8]) -> bool {
     match part {
-        Part::Catalog | Part::Data | Part::PageLsnMap => !header::is_zero(block),
+        Part::Catalog | Part::Data | Part::PageLsnMap | Part::Places => !header::is_zero(block),
         Part::Control | Part::Log | Part::Doublewrite => {
             block.starts_with(b"INKST") && stored(block) == crc32c::crc32c(&block[..BLOCK - 4])
         }
-        Part::Undo => false,
+        Part::Undo | Part::Placed => false,
     }
 }
 
@@ -161,10 +171,14 @@ fn values(now: &[u8]) -> Vec<Vec<u8>> {
 pub fn apply(disk: &SimVfs, path: &Path, part: Part, forgery: &Forgery) -> std::io::Result<()> {
     let file = disk.read_raw(path)?;
     let (first, field) = (forgery.at as usize / BLOCK, forgery.at as usize % BLOCK);
-    let blocks = if part == Part::Control {
-        0..2
-    } else {
-        first..first + 1
+    let blocks = match part {
+        Part::Control => 0..2,
+        // From the first slot of the block.
+        Part::Places if first > 0 && field >= PLACES_FROM => {
+            let slot = first - (first - 1) % 2;
+            slot..slot + 2
+        }
+        _ => first..first + 1,
     };
     for n in blocks {
         let mut block = file[n * BLOCK..(n + 1) * BLOCK].to_vec();
@@ -184,6 +198,7 @@ fn stamp(part: Part, file: &[u8], n: usize, block: &mut [u8]) {
             return block[..4].copy_from_slice(&crc.to_le_bytes());
         }
         Part::PageLsnMap => (0, sector - 4, sector - 4),
+        Part::Places => (4, BLOCK, 0),
         _ => (0, BLOCK - 4, BLOCK - 4),
     };
     let crc = crc32c::crc32c(&block[from..to]);
@@ -196,12 +211,12 @@ pub fn look(start: &Start, damage: &Damage, forgery: &Forgery) -> Result<Finding
     let applied = apply(&disk, &damage.path, damage.part(), forgery);
     applied.map_err(|error| error.to_string())?;
     let overlay: Arc<dyn Vfs> = Arc::new(OverlayVfs::new(Arc::new(disk.clone())));
-    if let Err(error) = salvage(&overlay, Path::new(DIRECTORY), &options()) {
+    if let Err(error) = salvage(&overlay, Path::new(DIRECTORY), &start.history.options()) {
         clear(&error, "salvaging")?;
     }
     let mut finding = Finding::NoneLeft;
     for when in ["opening", "opening again"] {
-        let db = match session::open(&disk) {
+        let db = match session::open(&disk, &start.history) {
             Ok(db) => db,
             Err(error) => {
                 clear(&error, when)?;

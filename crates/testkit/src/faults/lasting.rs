@@ -25,6 +25,8 @@ pub enum Place {
     Catalog,
     /// The tablespace of the table `rows`.
     Table,
+    /// The place map of that table, where it is placed.
+    PlaceMap,
     /// The doublewrite file.
     Doublewrite,
     /// The map of page LSNs.
@@ -150,6 +152,7 @@ impl Place {
             Place::Log => &["log"],
             Place::Catalog => &["catalog.ink"],
             Place::Table => &["t00000001.ink"],
+            Place::PlaceMap => &["t00000001.places"],
             Place::Doublewrite => &["doublewrite"],
             Place::PageLsnMap => &["page_lsn_map"],
             Place::Undo => &["undo"],
@@ -196,7 +199,13 @@ impl Case {
         let mut all = Vec::new();
         for life in Life::ALL {
             for (places, wrong, extents) in TABLE {
-                for &place in places {
+                // What is not a placed table's own is as in the other lives.
+                let own: &[Place] = match wrong {
+                    Wrong::Listing => &[],
+                    Wrong::Full => &[Place::Table, Place::PlaceMap, Place::Directory],
+                    _ => &[Place::Table, Place::PlaceMap],
+                };
+                for &place in if life.is_placed() { own } else { places } {
                     for &extent in extents {
                         for since in SINCE {
                             all.extend(UNTIL.map(|until| Case {
@@ -218,7 +227,7 @@ impl Case {
     fn promises(&self) -> Promises {
         use Place::{Log, PageLsnMap, PoolDump};
         use Wrong::{Full, FullForWrites, Writes};
-        let killed_before = matches!(self.life, Life::AfterKill | Life::AfterTear);
+        let killed_before = !self.life.begins_closed();
         Promises {
             may_poison: self.place == Log && matches!(self.wrong, Writes | FullForWrites),
             opens: self.place == PoolDump

@@ -278,9 +278,9 @@ impl Report {
         }
     }
 
-    /// Damages the disk that each life begins with.
-    pub fn damage(&mut self, starts: &[Start]) {
-        for life in [Life::Work, Life::AfterKill, Life::AfterTear] {
+    /// Damages the disk that each of these lives begins with.
+    pub fn damage(&mut self, starts: &[Start], lives: &[Life]) {
+        for &life in lives {
             let all = damage::all(starts, life).unwrap_or_else(|error| {
                 self.broken(format!("the disk of {life:?} cannot be read: {error}"));
                 Vec::new()

@@ -4,6 +4,7 @@
 //! list, and after any end it must be in one of them, not older than the last acknowledged one.
 
 use crate::model::{Change, Event, Found, State, TableId};
+use inkstone::internals::options::PagePlacement;
 use inkstone::{Database, Error, Isolation, Options, Table, Transaction};
 use inkstone_io::sim::SimVfs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,9 @@ use std::time::Duration;
 
 /// The database's directory.
 pub const DIRECTORY: &str = "db";
+
+/// Bytes in a page that is placed.
+pub const PLACED_PAGE: u64 = 8192;
 
 /// How often a statement that failed is tried again: more often than any fault lasts.
 const ATTEMPTS: usize = 12;
@@ -40,6 +44,8 @@ pub struct History {
     /// XIDs of prepared transactions whose rollback has failed: where it has begun, the next
     /// process ends it.
     half_rolled_back: BTreeSet<Vec<u8>>,
+    /// Where the pages of its tables are kept.
+    placement: PagePlacement,
 }
 
 impl Default for History {
@@ -48,11 +54,35 @@ impl Default for History {
             states: vec![State::default()],
             floor: 0,
             half_rolled_back: BTreeSet::new(),
+            placement: PagePlacement::InPlace,
         }
     }
 }
 
 impl History {
+    /// Of a database whose tables are placed.
+    pub fn placed() -> Self {
+        Self {
+            placement: PagePlacement::Placed,
+            ..Self::default()
+        }
+    }
+
+    /// The options of its sessions. Pages that are placed are larger than a unit: some are
+    /// compressed, some are not.
+    pub fn options(&self) -> Options {
+        let all = options();
+        match self.placement {
+            PagePlacement::InPlace => all,
+            PagePlacement::Placed => Options {
+                page_size: PLACED_PAGE,
+                buffer_pool_size: 64 * PLACED_PAGE,
+                page_placement: PagePlacement::Placed,
+                ..all
+            },
+        }
+    }
+
     /// The newest state.
     pub fn now(&self) -> &State {
         &self.states[self.states.len() - 1]
@@ -163,9 +193,9 @@ pub fn options() -> Options {
     }
 }
 
-/// Opens the database of a disk.
-pub fn open(vfs: &SimVfs) -> Result<Database, Error> {
-    open_with(vfs, options())
+/// Opens the database of a disk whose history is known.
+pub fn open(vfs: &SimVfs, history: &History) -> Result<Database, Error> {
+    open_with(vfs, history.options())
 }
 
 fn open_with(vfs: &SimVfs, options: Options) -> Result<Database, Error> {
@@ -205,7 +235,8 @@ pub fn verify(db: &Database) -> Result<(), Error> {
 impl Session {
     /// Opens the database of a disk whose history is known.
     pub fn open(vfs: SimVfs, history: History) -> Result<Self, Error> {
-        Self::open_with(vfs, history, options())
+        let options = history.options();
+        Self::open_with(vfs, history, options)
     }
 
     /// As [`Session::open`], with other options than [`options`].

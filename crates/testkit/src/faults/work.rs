@@ -20,11 +20,25 @@ pub enum Life {
     AfterKill,
     /// It is recovered from the kill, and pages that were written last are torn.
     AfterTear,
+    /// As `Creation`, with tables that are placed.
+    PlacedCreation,
+    /// As `Work`, with them.
+    PlacedWork,
+    /// As `AfterKill`, with them.
+    PlacedAfterKill,
 }
 
 impl Life {
     /// All lives.
-    pub const ALL: [Life; 4] = [Life::Creation, Life::Work, Life::AfterKill, Life::AfterTear];
+    pub const ALL: [Life; 7] = [
+        Life::Creation,
+        Life::Work,
+        Life::AfterKill,
+        Life::AfterTear,
+        Life::PlacedCreation,
+        Life::PlacedWork,
+        Life::PlacedAfterKill,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -33,21 +47,48 @@ impl Life {
             Life::Work => "work",
             Life::AfterKill => "after-kill",
             Life::AfterTear => "after-tear",
+            Life::PlacedCreation => "placed-creation",
+            Life::PlacedWork => "placed-work",
+            Life::PlacedAfterKill => "placed-after-kill",
         }
     }
 
     /// What is done in it.
     pub fn work(self) -> &'static dyn Fn(&mut Session) -> Outcome {
         match self {
-            Life::Creation => &creation,
-            Life::Work => &changes,
-            Life::AfterKill | Life::AfterTear => &recovered,
+            Life::Creation | Life::PlacedCreation => &creation,
+            Life::Work | Life::PlacedWork => &changes,
+            Life::AfterKill | Life::AfterTear | Life::PlacedAfterKill => &recovered,
         }
     }
 
     /// Whether the process ends without closing the database.
     pub fn is_killed(self) -> bool {
-        self == Life::Work
+        matches!(self, Life::Work | Life::PlacedWork)
+    }
+
+    /// Whether the tables' pages are placed.
+    pub fn is_placed(self) -> bool {
+        self >= Life::PlacedCreation
+    }
+
+    /// Whether it begins with a database that is new, or was closed in order.
+    pub fn begins_closed(self) -> bool {
+        !matches!(
+            self,
+            Life::AfterKill | Life::AfterTear | Life::PlacedAfterKill
+        )
+    }
+
+    /// Whether there is nothing before it.
+    pub fn is_creation(self) -> bool {
+        matches!(self, Life::Creation | Life::PlacedCreation)
+    }
+
+    /// The life before this one.
+    pub fn before(self) -> Option<Self> {
+        let at = (self as usize).checked_sub(1)?;
+        (!self.is_creation()).then_some(Self::ALL[at])
     }
 }
 
@@ -89,7 +130,21 @@ pub fn starts() -> Result<Vec<Start>, String> {
     let after_tear = Start::of(torn, after_kill.history.clone());
     undisturbed(&after_kill, Life::AfterKill)?;
     undisturbed(&after_tear, Life::AfterTear)?;
-    Ok(vec![creation, work, after_kill, after_tear])
+    let mut starts = vec![creation, work, after_kill, after_tear];
+    starts.extend(placed_starts()?);
+    Ok(starts)
+}
+
+/// Those of the lives in which tables are placed.
+fn placed_starts() -> Result<[Start; 3], String> {
+    let new = SimVfs::new(2);
+    new.create_dir_all(Path::new(DIRECTORY))
+        .map_err(|error| error.to_string())?;
+    let creation = Start::of(new, History::placed());
+    let work = undisturbed(&creation, Life::PlacedCreation)?;
+    let after_kill = undisturbed(&work, Life::PlacedWork)?;
+    undisturbed(&after_kill, Life::PlacedAfterKill)?;
+    Ok([creation, work, after_kill])
 }
 
 /// Tears every page that was written after the checkpoint and whose copy is in the doublewrite

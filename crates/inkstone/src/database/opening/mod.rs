@@ -64,7 +64,9 @@ pub(super) fn redo_only(vfs: Arc<dyn Vfs>, path: &Path, options: Options) -> Res
         Found::Database(mut locked) => {
             locked.site.options.all.redo_before_open = true;
             let redone = locked.settle()?.scan(&|_| {})?.repair()?.redo()?;
-            redone.foundation.pool.flush_all()
+            redone.foundation.pool.flush_all()?;
+            // Salvage reads the files itself.
+            redone.foundation.files.settle_places()
         }
     }
 }

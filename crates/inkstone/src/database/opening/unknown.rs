@@ -31,6 +31,7 @@ use crate::store::{SpaceFile, SpaceFiles, space_file_name};
 use crate::txn::core::Core;
 use crate::{Error, Result};
 use inkstone_format::header::page_lsn;
+use inkstone_format::place_map::{self, BLOCK_LEN};
 use inkstone_format::{Lsn, PageNo, SpaceId};
 use inkstone_io::{AlignedBuffer, Create, Directory, OpenOptions};
 use std::collections::BTreeSet;
@@ -121,7 +122,13 @@ fn is_zeroes(directory: &dyn Directory, space: SpaceId) -> Result<bool> {
         let part = &mut bytes[..(length - at).min(LOOK_BYTES as u64) as usize];
         let read = file.read_at(part, at);
         read.map_err(|e| Error::io("read", path, e))?;
-        if part.iter().any(|&byte| byte != 0) {
+        // What says that pages are placed is there before any.
+        let header = if at == 0 && place_map::is_placed(part) {
+            BLOCK_LEN.min(part.len())
+        } else {
+            0
+        };
+        if part[header..].iter().any(|&byte| byte != 0) {
             return Ok(false);
         }
         at += part.len() as u64;

@@ -7,16 +7,20 @@ use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::{Error, Result};
 use inkstone_format::SpaceId;
-use inkstone_format::place_map::{BLOCK_LEN, PlaceBlock, PlaceMapHeader, file_bytes, slot_offset};
-use inkstone_io::{AlignedBuffer, Create, Directory, OpenOptions};
+use inkstone_format::place_map::{
+    BLOCK_LEN, PlaceBlock, PlaceMapHeader, file_bytes, newer_reading, slot_offset,
+};
+use inkstone_io::{AlignedBuffer, Create, Directory, File, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes that are read together.
+/// Bytes that are read together: slots of whole blocks.
 const READ: usize = 256 * BLOCK_LEN;
+/// How often the header is read, before it counts as damaged.
+const READS_MAX: usize = 3;
 
 /// Name of a tablespace's place map in the database directory.
-pub(in crate::store) fn place_map_file_name(space: SpaceId) -> String {
+pub fn place_map_file_name(space: SpaceId) -> String {
     format!("t{:08x}.places", space.0)
 }
 
@@ -85,50 +89,51 @@ impl MapFile {
         Ok(Self { file })
     }
 
-    /// Reads a file whole, and makes it durable as it is read.
+    /// Reads a file whole, and makes it durable as it is read. Of a block that cannot be read, why.
     pub fn open(
         file: Arc<TableFile>,
         open_files: &OpenFiles,
-    ) -> Result<(Self, PlaceMapHeader, Vec<PlaceBlock>)> {
+    ) -> Result<(Self, PlaceMapHeader, Vec<Result<PlaceBlock>>)> {
         let in_use = file.acquire(open_files, Create::Never)?;
         in_use.sync()?;
         let failed = |e| Error::io("read", file.path(), e);
-        let corrupt = |offset: u64, c: inkstone_format::Corrupt| {
-            Error::corrupt_file(file.path(), offset + c.offset as u64, c.detail)
-        };
         let length = in_use.bytes().len().map_err(failed)?;
-        let mut room = AlignedBuffer::zeroed(READ);
-        let mut header = None;
-        let mut slots: Vec<[u8; BLOCK_LEN]> = Vec::new();
-        let mut offset = 0;
         // A part of a block at the end is a growth that a crash interrupted.
         let whole = length / BLOCK_LEN as u64 * BLOCK_LEN as u64;
+        if whole == 0 {
+            return Err(Error::corrupt_file(
+                file.path(),
+                0,
+                format!("the place map has no header: the file has {length} bytes"),
+            ));
+        }
+        let header = read_header(in_use.bytes(), file.path())?;
+        let mut rooms = [AlignedBuffer::zeroed(READ), AlignedBuffer::zeroed(READ)];
         let mut blocks = Vec::new();
+        let mut offset = slot_offset(0, 0);
         while offset < whole {
             let bytes = (READ as u64).min(whole - offset) as usize;
-            let room = &mut room[..bytes];
-            in_use.bytes().read_at(room, offset).map_err(failed)?;
-            for (n, block) in room.chunks_exact(BLOCK_LEN).enumerate() {
-                let at = offset + (n * BLOCK_LEN) as u64;
-                let block: &[u8; BLOCK_LEN] = block.try_into().expect("a block");
-                if header.is_none() {
-                    let read = PlaceMapHeader::decode(block);
-                    header = Some(read.map_err(|c| corrupt(at, c))?);
-                    continue;
-                }
-                slots.push(*block);
-                if let [first, second] = &slots[..] {
-                    let number = blocks.len() as u32;
-                    let chosen = PlaceBlock::choose(number, [first, second]);
-                    blocks.push(chosen.map_err(|c| corrupt(slot_offset(number, 0), c))?);
-                    slots.clear();
-                }
+            // Twice: nothing else tells that the storage has answered with older bytes.
+            for room in &mut rooms {
+                room[bytes..].fill(0);
+                let read = in_use.bytes().read_at(&mut room[..bytes], offset);
+                read.map_err(failed)?;
+            }
+            let [first, second] = rooms.each_ref().map(|room| {
+                let slots = room.as_chunks::<BLOCK_LEN>().0.as_chunks::<2>().0;
+                slots[..bytes.div_ceil(2 * BLOCK_LEN)].iter()
+            });
+            for (first, second) in first.zip(second) {
+                let number = blocks.len() as u32;
+                let slot = |n: usize| newer_reading(number, [&first[n], &second[n]]);
+                let block = PlaceBlock::choose(number, [slot(0), slot(1)]);
+                blocks.push(block.map_err(|c| {
+                    let at = slot_offset(number, 0) + c.offset as u64;
+                    Error::corrupt_file(file.path(), at, c.detail)
+                }));
             }
             offset += bytes as u64;
         }
-        let header = header.ok_or_else(|| {
-            Error::corrupt_file(file.path(), 0, "the place map has no header".to_owned())
-        })?;
         drop(in_use);
         Ok((Self { file }, header, blocks))
     }
@@ -149,9 +154,6 @@ impl MapFile {
 
     /// Writes blocks, each to its slot, and syncs.
     pub fn write(&self, open_files: &OpenFiles, due: &[Due]) -> Result<()> {
-        if due.is_empty() {
-            return Ok(());
-        }
         let in_use = self.file.acquire(open_files, Create::Never)?;
         let mut room = AlignedBuffer::zeroed(BLOCK_LEN);
         paranoid!(
@@ -169,4 +171,22 @@ impl MapFile {
         }
         in_use.sync()
     }
+}
+
+/// The header, which is read again where it is not whole: a reading may have been wrong.
+fn read_header(file: &dyn File, path: &Path) -> Result<PlaceMapHeader> {
+    let mut room = AlignedBuffer::zeroed(BLOCK_LEN);
+    let mut decoded = None;
+    for _ in 0..READS_MAX {
+        file.read_at(&mut room, 0)
+            .map_err(|e| Error::io("read", path, e))?;
+        let block: &[u8; BLOCK_LEN] = room[..].try_into().expect("a block");
+        match PlaceMapHeader::decode(block) {
+            Ok(header) => return Ok(header),
+            Err(corrupt) => decoded = Some(corrupt),
+        }
+    }
+    let corrupt = decoded.expect("it was read");
+    let detail = format!("the header of the place map: {}", corrupt.detail);
+    Err(Error::corrupt_file(path, corrupt.offset as u64, detail))
 }

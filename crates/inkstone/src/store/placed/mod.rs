@@ -8,8 +8,9 @@
 //!
 //! 1. Its image goes to free units, and is synced.
 //! 2. The map in memory says so ([`PlacedPages::land`]); from now on it is read there.
-//! 3. The block of the map is written to the slot that is not the newest, and synced
-//!    ([`PlacedPages::settle`]): before the next checkpoint, or when much waits for it.
+//! 3. The block of the map is written to the slot that is not the newest, and synced; then to the
+//!    other one, and synced ([`PlacedPages::settle`]): before the next checkpoint, or when much
+//!    waits for it.
 //! 4. The units that it had before are free.
 //!
 //! # What holds after a crash
@@ -20,6 +21,16 @@
 //! checkpoint on: a page counts as clean when it has landed, and before a checkpoint passes that
 //! every block of which a page has landed is settled. That a block is newer than the checkpoint
 //! does no harm: redo passes over what a page has.
+//!
+//! # What holds when the storage loses or damages something
+//!
+//! The slots of a block say the same but while it is written, so each stands for the other when it
+//! is damaged, or is an older one that was put back. Where neither can be read, the block is lost:
+//! its pages cannot be read, but all others can, and the units that no page has are not used, as
+//! salvage may find the lost images there. A page that is written anew has a place again.
+//!
+//! The first unit of the tablespace's file says that it needs a map ([`PlaceMapHeader`]): without
+//! one it is refused. Files that were made before that was so have an image there.
 //!
 //! A block that was written and not synced when the process died may be read, and be lost with
 //! power later: the file of the map is synced when it is opened, before units are given out.
@@ -32,10 +43,15 @@
 //! 2. What was placed and settled is read after power loss; what was only placed is read, or what
 //!    was there before. Tested by `whatever_a_crash_leaves_is_a_map_of_whole_images`.
 //! 3. A full disk changes nothing: no image, no place. Tested by `a_full_disk_places_nothing`.
+//! 4. With one slot of a block nothing is lost. Tested by
+//!    `each_slot_of_a_block_stands_for_the_other`.
+//! 5. A block that is lost loses its pages alone. Tested by
+//!    `a_lost_block_of_the_map_loses_its_pages_alone`.
+//! 6. A placed tablespace without a map is refused. Tested by `a_missing_map_is_refused`.
 //!
 //! # Latches
 //!
-//! `settling`, then `growing` (both held across I/O), then `state` (never held across I/O).
+//! `packer`, `settling`, then `growing` (both held across I/O), then `state` (never held across I/O).
 
 mod attempts;
 mod map_file;
@@ -53,15 +69,19 @@ use crate::{Error, Result};
 use attempts::Attempts;
 use inkstone_format::header::page_lsn;
 use inkstone_format::image::{self, Codec, Compression, Made, Packer, UNIT_LEN};
-use inkstone_format::place_map::{BLOCK_LEN, BLOCK_PLACES, Place, PlaceMapHeader, encode_block};
+use inkstone_format::place_map::{
+    BLOCK_LEN, BLOCK_PLACES, Place, PlaceBlock, PlaceMapHeader, encode_again, encode_block,
+    slot_offset,
+};
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use inkstone_io::AlignedBuffer;
 use map_file::MapFile;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Extent, Units};
 
-pub use map_file::is_place_map_file_name;
-pub(super) use map_file::{is_empty_place_map, parse_place_map_file_name, place_map_file_name};
+pub(super) use map_file::{is_empty_place_map, parse_place_map_file_name};
+pub use map_file::{is_place_map_file_name, place_map_file_name};
 
 /// The part of a file's units that may wait for a block of the map before that is written for
 /// them.
@@ -92,11 +112,17 @@ pub(crate) struct PlacedPages {
     state: Mutex<State>,
     /// Some block is to be written.
     is_dirty: AtomicBool,
+    /// An image was written past the page writer, and is not synced.
+    is_unsynced: AtomicBool,
     /// Held while blocks are written.
     settling: Mutex<()>,
     /// Held while the file's size changes.
     growing: Mutex<()>,
     idle: Mutex<Vec<AlignedBuffer>>,
+    /// For pages that are written past the page writer.
+    packer: Mutex<Packer>,
+    /// Why a block of the map could not be read.
+    lost: BTreeMap<u32, Error>,
 }
 
 #[derive(Debug)]
@@ -109,6 +135,35 @@ struct State {
 }
 
 impl State {
+    /// Takes a block that was read, and the units of its pages; or the page in it that cannot be
+    /// where it is said to be.
+    fn take_block(&mut self, number: u32, block: &PlaceBlock) -> Result<(), (usize, String)> {
+        let mut named = Block {
+            written: block.written,
+            ..Block::default()
+        };
+        for (n, place) in block.places.iter().enumerate() {
+            if place.is_empty() {
+                continue;
+            }
+            named.named[n / 64] |= 1 << (n % 64);
+            if !self.units.occupy(extent_of(place)) {
+                let detail = format!(
+                    "the image of page {} is said to be in units {} to {} of {}, which are not \
+                     there, or another page's",
+                    number as usize * BLOCK_PLACES + n,
+                    place.unit,
+                    u64::from(place.unit) + u64::from(place.units()),
+                    self.units.count()
+                );
+                return Err((n, detail));
+            }
+        }
+        self.places.extend(&block.places);
+        self.blocks.push(named);
+        Ok(())
+    }
+
     /// Each block has its pages, and what waits is counted.
     fn check(&self) {
         paranoid!(
@@ -159,6 +214,14 @@ struct Due {
     waiting: Vec<Extent>,
 }
 
+impl Due {
+    /// It is to be written once more, to its other slot.
+    fn again(&mut self) {
+        self.written += 1;
+        encode_again(&mut self.bytes);
+    }
+}
+
 /// An image that has units, and is to be written there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placing {
@@ -182,6 +245,12 @@ impl Placing {
     }
 }
 
+/// What the first unit of the file is for.
+const HEADER: Extent = Extent {
+    start: 0,
+    length: 1,
+};
+
 fn extent_of(place: &Place) -> Extent {
     Extent {
         start: place.unit,
@@ -197,7 +266,8 @@ pub(super) struct Shared {
 }
 
 impl PlacedPages {
-    /// Makes the map of a new tablespace: durable but for its name.
+    /// Makes the map of a new tablespace: durable but for its name. Its file is to begin with what
+    /// [`PlaceMapHeader::encode_in_data`] says.
     pub fn create(
         header: PlaceMapHeader,
         data: Arc<TableFile>,
@@ -208,10 +278,10 @@ impl PlacedPages {
         let state = State {
             places: Vec::new(),
             blocks: Vec::new(),
-            units: Units::new(0),
+            units: Units::with_header(HEADER.length),
             waiting: 0,
         };
-        Ok(Self::new(header, data, map, state, shared))
+        Ok(Self::new(header, data, map, state, shared, BTreeMap::new()))
     }
 
     /// Reads the map of a tablespace. `data_bytes`: the length of its file. The compression
@@ -240,31 +310,25 @@ impl PlacedPages {
             units: Units::new(count),
             waiting: 0,
         };
-        for block in blocks {
-            let mut named = Block {
-                written: block.written,
-                ..Block::default()
-            };
-            for (n, place) in block.places.iter().enumerate() {
-                if place.is_empty() {
-                    continue;
-                }
-                named.named[n / 64] |= 1 << (n % 64);
-                if !state.units.occupy(extent_of(place)) {
-                    let page = PageId::new(space, PageNo((state.places.len() + n) as u32));
-                    let detail = format!(
-                        "the image of page {page} is said to be in units {} to {} of {count}, \
-                         which are not there, or another page's",
-                        place.unit,
-                        u64::from(place.unit) + u64::from(place.units())
-                    );
-                    return Err(Error::corrupt_file(map.path(), 0, detail));
-                }
-            }
-            state.places.extend(&block.places);
-            state.blocks.push(named);
+        let mut lost = BTreeMap::new();
+        for (number, block) in blocks.into_iter().enumerate() {
+            let number = number as u32;
+            let block = block.unwrap_or_else(|error| {
+                lost.insert(number, error);
+                PlaceBlock::lost()
+            });
+            let taken = state.take_block(number, &block);
+            taken.map_err(|(page, detail)| {
+                let at = slot_offset(number, block.written) + 16 * (1 + page as u64);
+                Error::corrupt_file(map.path(), at, detail)
+            })?;
         }
-        Ok(Self::new(header, data, map, state, shared))
+        // Of a file that was made before files had a header an image may be there.
+        state.units.occupy(HEADER);
+        if state.places.iter().any(Place::is_lost) {
+            state.units.occupy_all();
+        }
+        Ok(Self::new(header, data, map, state, shared, lost))
     }
 
     fn new(
@@ -273,6 +337,7 @@ impl PlacedPages {
         map: MapFile,
         state: State,
         shared: Shared,
+        lost: BTreeMap<u32, Error>,
     ) -> Self {
         Self {
             space: header.space,
@@ -286,9 +351,12 @@ impl PlacedPages {
             poison: shared.poison,
             state: Mutex::new(state),
             is_dirty: AtomicBool::new(false),
+            is_unsynced: AtomicBool::new(false),
             settling: Mutex::new(()),
             growing: Mutex::new(()),
             idle: Mutex::default(),
+            packer: Mutex::default(),
+            lost,
         }
     }
 
@@ -548,7 +616,7 @@ impl PlacedPages {
         let state = &mut *state;
         for page in from as usize..state.places.len() {
             let old = std::mem::take(&mut state.places[page]);
-            if !old.is_empty() {
+            if old != Place::default() {
                 let block = &mut state.blocks[page / BLOCK_PLACES];
                 state.waiting += block.leave(page % BLOCK_PLACES, &old, &mut state.units);
             }
@@ -571,9 +639,18 @@ impl PlacedPages {
             return Ok(());
         }
         self.poison.check()?;
-        let due = self.take_due();
-        let written = self.map.write(&self.open_files, &due);
-        let bytes = (due.len() * BLOCK_LEN) as u64;
+        let mut due = self.take_due();
+        if due.is_empty() {
+            return Ok(());
+        }
+        let images = self.sync_images();
+        let first = images.and_then(|()| self.map.write(&self.open_files, &due));
+        // Only now: one of the slots is whole whenever power is lost.
+        let second = first.clone().and_then(|()| {
+            due.iter_mut().for_each(Due::again);
+            self.map.write(&self.open_files, &due)
+        });
+        let bytes = (2 * due.len() * BLOCK_LEN) as u64;
         self.counters.add(Counter::PlaceMapBytes, bytes);
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -586,13 +663,17 @@ impl PlacedPages {
         );
         for due in due {
             let block = &mut state.blocks[due.number as usize];
-            if written.is_err() {
-                // The same slot again next time: the other one is what is durable.
+            // The next goes to the slot that is not known to be durable.
+            block.written = match (&first, &second) {
+                (Err(_), _) => block.written,
+                (Ok(()), Err(_)) => block.written + 1,
+                (Ok(()), Ok(())) => due.written,
+            };
+            if second.is_err() {
                 block.is_dirty = true;
                 block.waiting.extend(due.waiting);
                 continue;
             }
-            block.written = due.written;
             for extent in due.waiting {
                 state.units.give_back(extent);
                 freed += extent.length;
@@ -604,10 +685,53 @@ impl PlacedPages {
             state.waiting
         );
         state.waiting -= freed;
-        if written.is_err() {
+        if second.is_err() {
             self.is_dirty.store(true, Ordering::Release);
         }
-        written
+        second
+    }
+
+    /// What a block is about to name is durable: the page writer has seen to that, but for pages
+    /// that were written past it.
+    fn sync_images(&self) -> Result<()> {
+        if !self.is_unsynced.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let in_use = self
+            .data
+            .acquire(&self.open_files, inkstone_io::Create::Never);
+        let synced = in_use.and_then(|in_use| in_use.sync());
+        if synced.is_err() {
+            self.is_unsynced.store(true, Ordering::Release);
+        }
+        synced
+    }
+
+    /// Writes a page past the page writer; it is durable when the map has been settled.
+    pub fn write(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
+        let mut room = AlignedBuffer::zeroed(self.page_size as usize);
+        let pages = std::iter::once((page, page_lsn(bytes), bytes));
+        let (placings, error) = self.prepare(pages, &mut room, &mut self.packer.lock());
+        if let Some(error) = error {
+            self.give_up(&placings);
+            return Err(error);
+        }
+        let written = placings.iter().try_for_each(|placing| {
+            let in_use = self
+                .data
+                .acquire(&self.open_files, inkstone_io::Create::Never)?;
+            let image = &room[..placing.unit_bytes()];
+            let written = in_use.begin_write().write_at(image, placing.offset());
+            let id = PageId::new(self.space, page);
+            written.map_err(|e| Error::io(format!("write page {id} to"), self.data.path(), e))
+        });
+        if written.is_err() {
+            self.give_up(&placings);
+            return written;
+        }
+        self.is_unsynced.store(true, Ordering::Release);
+        self.land(&placings);
+        Ok(())
     }
 
     fn take_due(&self) -> Vec<Due> {
@@ -684,6 +808,9 @@ impl PlacedPages {
     ) -> Result<Option<Lsn>> {
         loop {
             let place = self.place(page);
+            if place.is_lost() {
+                return Err(self.lost(page));
+            }
             if place.is_empty() {
                 buffer.fill(0);
                 return Ok(None);
@@ -693,6 +820,25 @@ impl PlacedPages {
             if self.place(page) == place {
                 return read.map(|()| Some(place.lsn));
             }
+        }
+    }
+
+    /// That it is not known where a page is.
+    fn lost(&self, page: PageNo) -> Error {
+        let number = page.0 / BLOCK_PLACES as u32;
+        let (offset, why) = match self.lost.get(&number) {
+            Some(Error::Corrupt { offset, detail, .. }) => (*offset, detail.as_str()),
+            _ => (slot_offset(number, 0), "it was damaged when it was read"),
+        };
+        let detail = format!(
+            "block {number} of the place map has lost where the page is ({why}); restore the table \
+             from a backup, or let `inkstone recover --salvage` look for its pages"
+        );
+        Error::Corrupt {
+            file: self.map.path().to_owned(),
+            page: Some(PageId::new(self.space, page)),
+            offset,
+            detail,
         }
     }
 

@@ -34,6 +34,21 @@ impl Units {
         units
     }
 
+    /// So many units, all of them taken: those of a new file.
+    pub fn with_header(count: u32) -> Self {
+        let mut units = Self::new(count);
+        units.occupy_all();
+        units
+    }
+
+    /// None of those that are there is to be used.
+    pub fn occupy_all(&mut self) {
+        for unit in 0..self.count {
+            self.words[(unit / BITS) as usize] |= 1 << (unit % BITS);
+        }
+        self.free = 0;
+    }
+
     pub fn count(&self) -> u32 {
         self.count
     }

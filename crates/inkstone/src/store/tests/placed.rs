@@ -189,9 +189,7 @@ fn a_file_stays_near_what_lives_in_it() {
 #[test]
 fn images_side_by_side_come_in_one_read() {
     let rig = Rig::open(&Disk::new(), placed()).unwrap();
-    rig.spaces
-        .create(SPACE, 64, rig.spaces.placement())
-        .unwrap();
+    rig.spaces.create(SPACE, 64, PLACED).unwrap();
     let mut writer = rig.store.writer().unwrap();
     let (first, later) = (2..12, 20..26);
     for pages in [first.clone(), later.clone()] {
@@ -221,4 +219,144 @@ fn images_side_by_side_come_in_one_read() {
     }
     // Each batch lies together, and the damaged page is looked at once more.
     assert!(rig.count(Counter::DataReadCalls) <= 3);
+}
+
+/// A file of 600 pages, in three blocks of its map, that was settled.
+fn settled() -> Disk {
+    let disk = Disk::new();
+    let rig = Rig::open(&disk, placed()).unwrap();
+    rig.spaces.create(SPACE, 4, PLACED).unwrap();
+    let file = rig.spaces.open(SPACE).unwrap();
+    file.ensure_pages(600).unwrap();
+    for lsn in 1..4 {
+        let all: BTreeMap<u32, u64> = (0..600).map(|page| (page, lsn)).collect();
+        write_images(&mut *rig.store.writer().unwrap(), &all).unwrap();
+        rig.spaces.settle_places().unwrap();
+    }
+    disk
+}
+
+fn map_path() -> std::path::PathBuf {
+    Path::new(DIRECTORY).join("t00000001.places")
+}
+
+/// Changes bytes of the map.
+fn change(disk: &Disk, f: impl Fn(&mut [u8])) {
+    let mut bytes = disk.bytes(&map_path());
+    f(&mut bytes);
+    disk.damage(&map_path(), 0, &bytes);
+}
+
+/// Which of the pages are read as they were written last; the others give an error.
+fn readable(disk: &Disk) -> Vec<u32> {
+    let rig = Rig::open(disk, placed()).unwrap();
+    let mut bytes = AlignedBuffer::zeroed(PAGE_SIZE);
+    let mut is_there = |page: u32| match rig.store.read(id(SPACE.0, page), &mut bytes) {
+        Ok(()) => {
+            assert!(is_image(&bytes, id(SPACE.0, page), 3), "page {page}");
+            true
+        }
+        Err(error) => {
+            assert!(error.to_string().contains("t00000001.places"), "{error}");
+            false
+        }
+    };
+    (0..600).filter(|&page| is_there(page)).collect()
+}
+
+/// With one of its slots nothing is lost, whichever it is and whatever became of it: there was a
+/// time when the other one told of an older place, and old rows were read.
+#[test]
+fn each_slot_of_a_block_stands_for_the_other() {
+    for slot in 0..6 {
+        let disk = settled();
+        let at = (1 + slot) * 4096;
+        let whole = disk.bytes(&map_path());
+        change(&disk, |bytes| bytes[at + 700] ^= 1);
+        assert_eq!(readable(&disk).len(), 600, "slot {slot} is damaged");
+        change(&disk, |bytes| bytes[at..at + 4096].fill(0));
+        assert_eq!(readable(&disk).len(), 600, "slot {slot} is empty");
+        change(&disk, |bytes| {
+            bytes[at..at + 4096].copy_from_slice(&whole[4096..8192]);
+        });
+        assert_eq!(readable(&disk).len(), 600, "slot {slot} is another's");
+    }
+}
+
+#[test]
+fn a_lost_block_of_the_map_loses_its_pages_alone() {
+    let disk = settled();
+    change(&disk, |bytes| {
+        bytes[3 * 4096 + 100] ^= 1;
+        bytes[4 * 4096 + 2000] ^= 1;
+    });
+    let others: Vec<u32> = (0..255).chain(510..600).collect();
+    assert_eq!(readable(&disk), others);
+    // What is written anew is there again, also for the next process.
+    let rig = Rig::open(&disk, placed()).unwrap();
+    let pages = BTreeMap::from([(3, 3), (300, 3)]);
+    write_images(&mut *rig.store.writer().unwrap(), &pages).unwrap();
+    rig.spaces.settle_places().unwrap();
+    drop(rig);
+    let mut found = readable(&disk);
+    assert!(found.contains(&300));
+    found.retain(|&page| page != 300);
+    assert_eq!(found, others);
+}
+
+#[test]
+fn a_missing_map_is_refused() {
+    let disk = settled();
+    disk.directory(DIRECTORY)
+        .remove("t00000001.places")
+        .unwrap();
+    let rig = Rig::open(&disk, placed()).unwrap();
+    let error = rig.spaces.open(SPACE).unwrap_err().to_string();
+    assert!(error.contains("t00000001.places, is missing"), "{error}");
+}
+
+/// A cleaner and a checkpoint settle the same file. One took for durable what the other was still
+/// writing.
+#[test]
+fn what_two_threads_settle_is_durable_when_each_goes_on() {
+    for seed in 1..60 {
+        let mut random = Random(seed);
+        let disk = Disk::new();
+        let rig = Rig::open(&disk, placed()).unwrap();
+        let file = rig.spaces.create(SPACE, 4, PLACED).unwrap();
+        file.ensure_pages(200).unwrap();
+        disk.set_fault(Fault::PowerAt(20 + random.below(300)));
+        let life = |first: u32| {
+            let mut settled = 0;
+            for lsn in 1..30 {
+                let pages: BTreeMap<u32, u64> =
+                    (first..first + 3).map(|page| (page, lsn)).collect();
+                let written = rig.store.writer();
+                let written = written.and_then(|mut writer| write_images(&mut *writer, &pages));
+                match written.and_then(|()| rig.spaces.settle_places()) {
+                    Ok(()) => settled = lsn,
+                    Err(_) => break,
+                }
+            }
+            settled
+        };
+        let settled = std::thread::scope(|scope| {
+            let other = scope.spawn(|| life(100));
+            [life(0), other.join().unwrap()]
+        });
+        drop((file, rig));
+        disk.power_loss(&mut random);
+        let rig = Rig::open(&disk, placed()).unwrap();
+        let mut bytes = AlignedBuffer::zeroed(PAGE_SIZE);
+        for (first, settled) in [0, 100].into_iter().zip(settled) {
+            for page in first..first + 3 {
+                let read = rig.store.read(id(SPACE.0, page), &mut bytes);
+                let found = read.map_or(0, |()| page_lsn(&bytes).0);
+                assert!(
+                    found >= settled,
+                    "seed {seed}, page {page}: LSN {found}, and {settled} was settled"
+                );
+            }
+        }
+    }
 }
