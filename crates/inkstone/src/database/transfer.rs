@@ -77,9 +77,9 @@ impl Drop for Export {
 impl Database {
     /// Writes everything of a table to its file, durably, and keeps background work away from it:
     /// its files ([`Export::files`]) may be copied until the export is dropped: that of
-    /// [`Table::path`], and the place map beside it where the table's pages are placed. The caller keeps
-    /// writers away. [`Error::TransactionState`] if a transaction has unfinished changes in the
-    /// table, or another export of it goes on.
+    /// [`Table::path`], and the place map beside it where the table's pages are placed. The caller
+    /// keeps writers away. [`Error::TransactionState`] if a transaction has unfinished changes in
+    /// the table, or another export of it goes on.
     pub fn export_table(&self, table: &Table) -> Result<Export> {
         // What recovery did to the file is in memory.
         self.inner.core.check_writable()?;
@@ -131,8 +131,8 @@ impl Database {
     /// was dropped already, and whose pages were not all free yet). Page size and format must be
     /// this database's ([`Error::InvalidOption`], [`Error::NewerFormat`]) and every page sound
     /// ([`Error::Corrupt`]). If the file's pages are placed, the place map is beside it, under the
-    /// same name with the extension `places`. The files are only read. The table is there as a whole or not at all,
-    /// whatever happens meanwhile.
+    /// same name with the extension `places`. The files are only read. The table is there as a
+    /// whole or not at all, whatever happens meanwhile.
     ///
     /// ```
     /// # use inkstone::{Database, Isolation, Options};
@@ -318,9 +318,19 @@ impl<'a> Source<'a> {
 
     /// Reads the place map beside the file, if its pages are placed.
     fn find_places(&mut self, inner: &Inner) -> Result<()> {
+        let path = self.path.with_extension(MAP_EXTENSION);
+        let map = read_all(inner, &path);
         let mut block = [0; BLOCK_LEN];
         match self.file.read_at(&mut block, 0) {
             Ok(()) if place_map::is_placed(&block) => {}
+            Ok(()) | Err(_) if map.is_ok() => {
+                let detail = format!(
+                    "a place map is beside the file, {}, and the file does not begin as one of \
+                     placed pages",
+                    path.display()
+                );
+                return Err(Error::corrupt_file(self.path, 0, detail));
+            }
             Ok(()) => return Ok(()),
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             Err(e) => return Err(Error::io("read", self.path, e)),
@@ -330,8 +340,7 @@ impl<'a> Source<'a> {
         if header.page_size as usize != self.page_size {
             return Err(self.other_page_size(header.page_size));
         }
-        let path = self.path.with_extension(MAP_EXTENSION);
-        let bytes = read_all(inner, &path).map_err(|e| match e.kind() {
+        let bytes = map.map_err(|e| match e.kind() {
             ErrorKind::NotFound => {
                 let detail = format!(
                     "the pages of this file are placed, and the map that says where they are is \

@@ -112,6 +112,11 @@ impl Pages {
 
     /// Writes a page; the file grows where it is too short.
     pub fn write(&self, page: PageNo, bytes: &[u8]) -> std::io::Result<()> {
+        paranoid!(
+            bytes.len() == self.size as usize,
+            "{} bytes are written as page {page}",
+            bytes.len()
+        );
         match &self.file {
             Kind::InPlace(file) => file.write_at(bytes, self.offset(page)),
             Kind::Placed(file) => {

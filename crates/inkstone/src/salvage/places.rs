@@ -155,6 +155,12 @@ impl<'d> Mending<'d> {
             }
             self.places.extend(block.places);
         }
+        paranoid!(
+            self.places.len() == self.unwritten.len() * BLOCK_PLACES,
+            "{} places in {} blocks",
+            self.places.len(),
+            self.unwritten.len()
+        );
     }
 
     /// Whether a block was perhaps zeroed.
@@ -199,6 +205,15 @@ impl<'d> Mending<'d> {
         for place in self.places.iter().filter(|place| !place.is_empty()) {
             self.users[Self::units_of(place)].fill(1);
         }
+        paranoid!(
+            self.places
+                .iter()
+                .map(|place| place.units() as usize)
+                .sum::<usize>()
+                == self.users.iter().filter(|&&users| users > 0).count(),
+            "two pages of tablespace {} have a unit",
+            self.space
+        );
     }
 
     /// Finds images of pages that have no place that is known; how many.
@@ -231,6 +246,13 @@ impl<'d> Mending<'d> {
                 }
             }
         }
+        paranoid!(
+            found
+                .values()
+                .all(|place| Self::units_of(place).end <= self.users.len()),
+            "an image of tablespace {} is found behind the file's end",
+            self.space
+        );
         let count = found.len();
         for (number, place) in found {
             let blocks = number as usize / BLOCK_PLACES + 1;
@@ -286,6 +308,11 @@ impl<'d> Mending<'d> {
 
     /// Puts a new map in the place of what there is.
     fn write_map(&self, directory: &dyn Directory, name: &str) -> Result<()> {
+        paranoid!(
+            self.places.len().is_multiple_of(BLOCK_PLACES),
+            "{} places are no whole blocks",
+            self.places.len()
+        );
         let new = format!("{name}.mended");
         let path = directory.path_of(&new);
         let failed = |e| Error::io("write", &path, e);

@@ -354,9 +354,14 @@ impl SpaceFile {
         check_page(buffer, id).map_err(|c| Error::corrupt_page(self.path(), id, c))
     }
 
-    /// Reads a page as it is, whatever is wrong with its bytes; zeroes, if it was never written. Of a
-    /// placed one, an error where it is not the image that was placed.
+    /// Reads a page as it is, whatever is wrong with its bytes; zeroes, if it was never written. Of
+    /// a placed one, an error where it is not the image that was placed.
     pub(crate) fn read_unchecked(&self, page: PageNo, buffer: &mut [u8]) -> Result<()> {
+        paranoid!(
+            buffer.len() == self.context.page_size as usize,
+            "page {page} is read into {} bytes",
+            buffer.len()
+        );
         if let Some(placed) = &self.placed {
             let id = PageId::new(self.space, page);
             let newest = placed.read(page, buffer)?;

@@ -709,6 +709,11 @@ impl PlacedPages {
 
     /// Writes a page past the page writer; it is durable when the map has been settled.
     pub fn write(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
+        paranoid!(
+            bytes.len() == self.page_size as usize,
+            "{} bytes are written as page {page}",
+            bytes.len()
+        );
         let mut room = AlignedBuffer::zeroed(self.page_size as usize);
         let pages = std::iter::once((page, page_lsn(bytes), bytes));
         let (placings, error) = self.prepare(pages, &mut room, &mut self.packer.lock());
