@@ -3,10 +3,12 @@
    TABLESPACE.
 
    While a table is exported two files stand beside its definition, in the database's directory:
-   t.ink, a link to the table's file, and t.cfg, its trees and its definition. Both are copied into
+   t.ink, a link to the table's file, and t.cfg, its trees and its definition; and, where its pages
+   are placed, t.places, a link to its place map. All of them are copied into
    the other server's directory of the database, after DISCARD and before IMPORT; IMPORT takes them
    away. A file whose rows or indexes are not what the table's definition says is refused: nothing
    in the file itself tells an INT from a CHAR. */
+#include "ddl/page_options.h"
 #include "ddl/tables.h"
 #include "handler/ha_inkstone.h"
 #include "server/change_times.h"
@@ -132,8 +134,8 @@ bool waits_for_files(THD *thd, const std::string &table)
 
 void remove_files(const std::string &table)
 {
-  unlink(file_of(table, ".ink").c_str());
-  unlink(file_of(table, ".cfg").c_str());
+  for (const char *extension : {".ink", ".places", ".cfg"})
+    unlink(file_of(table, extension).c_str());
 }
 
 int ha_inkstone::begin_export(THD *thd)
@@ -155,7 +157,19 @@ int ha_inkstone::begin_export(THD *thd)
   return failed;
 }
 
-/* Puts both files beside the table's definition. */
+/* Makes a name beside the table's definition a link to a file of the engine. */
+static int link_to(const std::string &file, const std::string &name)
+{
+  char absolute[FN_REFLEN];
+  my_realpath(absolute, file.c_str(), MYF(0));
+  unlink(name.c_str());
+  if (!symlink(absolute, name.c_str()))
+    return 0;
+  my_error(ER_CANT_CREATE_FILE, MYF(0), name.c_str(), errno);
+  return HA_ERR_INKSTONE;
+}
+
+/* Puts the files beside the table's definition. */
 int ha_inkstone::write_export(THD *thd)
 {
   ink_error error;
@@ -163,10 +177,8 @@ int ha_inkstone::write_export(THD *thd)
   const ink_table *engine_table= access.share->engine_table();
   if (ink_table_path(engine_table, path.to_fill(), &error))
     return handler_error(thd, error);
-  char absolute[FN_REFLEN];
-  my_realpath(absolute, text_of(path.slice()).c_str(), MYF(0));
-  const std::string link= file_of(access.share->name, ".ink");
-  std::ofstream cfg(file_of(access.share->name, ".cfg"));
+  const std::string file= text_of(path.slice()), definition= file_of(access.share->name, ".cfg");
+  std::ofstream cfg(definition);
   cfg << CFG_HEADER << '\n';
   Exported exported= definition_of(table, access.share->image_version());
   for (size_t i= 0; i < ink_table_tree_count(engine_table); i++)
@@ -182,11 +194,16 @@ int ha_inkstone::write_export(THD *thd)
   write_list(cfg, "key", exported.keys);
   write_list(cfg, "tree", exported.trees);
   cfg.close();
-  unlink(link.c_str());
-  if (!cfg.fail() && !symlink(absolute, link.c_str()))
-    return 0;
-  my_error(ER_CANT_CREATE_FILE, MYF(0), link.c_str(), errno);
-  return HA_ERR_INKSTONE;
+  if (cfg.fail())
+  {
+    my_error(ER_CANT_CREATE_FILE, MYF(0), definition.c_str(), errno);
+    return HA_ERR_INKSTONE;
+  }
+  const std::string map= file.substr(0, file.rfind('.')) + ".places";
+  if (!::access(map.c_str(), F_OK))
+    if (int failed= link_to(map, file_of(access.share->name, ".places")))
+      return failed;
+  return link_to(file, file_of(access.share->name, ".ink"));
 }
 
 void ha_inkstone::end_export()
@@ -320,9 +337,15 @@ int ha_inkstone::import_table()
   std::vector<ink_import_tree> trees;
   for (const std::pair<std::string, std::string> &tree : exported.trees)
     trees.push_back({static_cast<uint32_t>(strtoul(tree.second.c_str(), nullptr, 10)), slice_of(tree.first)});
+  /* Its pages are kept as the table's definition says, which the discarded one was made with. */
+  const PageOptions pages= page_options_of(access.share->engine_table());
+  std::vector<ink_option> options;
+  for (const auto &option : pages)
+    options.push_back({slice_of(option.first), slice_of(option.second)});
   ink_error error;
   const std::string imported= access.share->name + REPLACEMENT;
-  if (ink_import_table(database, slice_of(imported), data.c_str(), trees.data(), trees.size(), &error))
+  if (ink_import_table(database, slice_of(imported), data.c_str(), trees.data(), trees.size(),
+                       options.data(), options.size(), &error))
     return refused_file(error) ? HA_ERR_INKSTONE : failure(error);
   if (ink_replace_table(database, slice_of(imported), slice_of(access.share->name), &error))
     return failure(error);

@@ -486,7 +486,8 @@ bool ink_table_is_replaced(const ink_table *table, ink_slice name);
 
 /* ---- Export and import ------------------------------------------------------------------------- */
 
-/* An export that goes on: the table's file is whole and does not change. */
+/* An export that goes on: the table's file is whole and does not change. If its pages are placed,
+ * the place map beside it, of the same name with the extension `places`, belongs to it. */
 typedef struct ink_export ink_export;
 
 /* Writes everything of the table to its file, durably, and keeps the engine's background work away
@@ -503,10 +504,12 @@ typedef struct ink_import_tree {
 
 /* Makes a table of a copied table file, also of another database's. Page size and format must be
  * the same, and every checksum right (INK_CORRUPT). trees[0] is the clustered one; trees of the
- * file that are not named are dropped. The file is only read. The table is there when it is whole,
- * also if power fails meanwhile. */
+ * file that are not named are dropped. If the file's pages are placed, its place map is beside it,
+ * with the extension `places`. The files are only read. The table is there when it is whole, also
+ * if power fails meanwhile. `options` are those of ink_create_table_with. */
 int ink_import_table(const ink_database *database, ink_slice name, const char *file,
-                     const ink_import_tree *trees, size_t tree_count, ink_error *error);
+                     const ink_import_tree *trees, size_t tree_count, const ink_option *options,
+                     size_t option_count, ink_error *error);
 
 /* ---- Upkeep ------------------------------------------------------------------------------------ */
 

@@ -64,14 +64,20 @@ pub unsafe extern "C" fn ink_create_table_with(
     entry!(error, |database| {
         let trees = raw::array(secondary, secondary_count)?;
         let trees: Vec<&str> = trees.iter().map(|t| t.text()).collect::<Result<_, _>>()?;
-        let mut wanted = TableOptions::new();
-        for option in raw::array(options, option_count)? {
-            wanted.set(option.name.text()?, option.value.text()?)?;
-        }
+        let wanted = table_options(raw::array(options, option_count)?)?;
         database
             .0
             .create_table_with(name.text()?, &trees, &wanted)?;
     })
+}
+
+/// The options of a table that is made.
+pub fn table_options(options: &[ink_option]) -> Result<TableOptions, Failure> {
+    let mut wanted = TableOptions::new();
+    for option in options {
+        wanted.set(option.name.text()?, option.value.text()?)?;
+    }
+    Ok(wanted)
 }
 
 /// Visits a table's options.

@@ -1,7 +1,7 @@
 //! Export and import of a table's file.
 
-use crate::catalog::ink_table;
-use crate::database::ink_database;
+use crate::catalog::{ink_table, table_options};
+use crate::database::{ink_database, ink_option};
 use crate::entry::{entry, free};
 use crate::error::ink_error;
 use crate::raw::{self, ink_slice};
@@ -56,6 +56,8 @@ pub unsafe extern "C" fn ink_import_table(
     file: *const c_char,
     trees: *const ink_import_tree,
     tree_count: usize,
+    options: *const ink_option,
+    option_count: usize,
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
@@ -64,6 +66,7 @@ pub unsafe extern "C" fn ink_import_table(
             named.push((tree.number, tree.name.text()?));
         }
         let (name, file) = (name.text()?, raw::path(file)?);
-        database.0.import_table(name, file, &named)?;
+        let options = table_options(raw::array(options, option_count)?)?;
+        database.0.import_table_with(name, file, &named, &options)?;
     })
 }

@@ -594,8 +594,8 @@ static void tables(ink_database *db, const char *directory) {
   CHECK(system(command) == 0);
   ink_export_end(export_handle);
   ink_import_tree trees[] = {{0, INK_STR("primary")}, {2, INK_STR("index")}};
-  OK(ink_import_table(db, INK_STR("imported"), copy, trees, 2, &error));
-  FAILS(INK_INVALID, ink_import_table(db, INK_STR("again"), copy, trees + 1, 1, &error));
+  OK(ink_import_table(db, INK_STR("imported"), copy, trees, 2, NULL, 0, &error));
+  FAILS(INK_INVALID, ink_import_table(db, INK_STR("again"), copy, trees + 1, 1, NULL, 0, &error));
   CHECK(!ink_table_is_replaced(table, INK_STR("moved")));
   OK(ink_replace_table(db, INK_STR("imported"), INK_STR("moved"), &error));
   CHECK(ink_table_is_replaced(table, INK_STR("moved")));

@@ -4,7 +4,7 @@ mod common;
 
 use common::{all, commit, key, open, options, val, within};
 use inkstone::Isolation::{ReadCommitted, RepeatableRead};
-use inkstone::{Database, Error, Options, Table};
+use inkstone::{Database, Error, Options, PageCompression, Table, TableOptions};
 use inkstone_io::sim::SimVfs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -326,7 +326,9 @@ fn a_placed_table_is_exported_as_a_file_and_its_map() {
                 std::fs::copy(from, to).unwrap();
             }
             drop(export);
-            let back = source.import_table(name, &again, &TREES).unwrap();
+            let wanted = TableOptions::new().page_compression(PageCompression::Zstd);
+            let back = (source.import_table_with(name, &again, &TREES, &wanted)).unwrap();
+            assert_eq!(back.page_compression(), PageCompression::Zstd);
             assert!(content(&source, &back, 0) == content(&source, &table, 0));
         }
     });

@@ -73,6 +73,7 @@ pub fn check(server: &Server) -> Result<()> {
     compare_with_innodb(server, &folder)?;
     refuse_damaged(server, &folder)?;
     check_partitions(server, &folder)?;
+    check_placed(server, &folder)?;
     make_table(server, EXPORTED)?;
     copy(&folder, "kept", "i", |cfg| cfg)?;
     server.sql("ALTER TABLE smoke.i IMPORT TABLESPACE")?;
@@ -237,6 +238,52 @@ fn check_partitions(server: &Server, folder: &Path) -> Result<()> {
     }
 }
 
+/// A table of placed pages is exported with its place map, and imported as the definition there
+/// says; without the map it is refused.
+fn check_placed(server: &Server, folder: &Path) -> Result<()> {
+    server.sql(&format!(
+        "CREATE TABLE smoke.q ({EXPORTED}) ENGINE=Inkstone PAGE_COMPRESSED=1; \
+         INSERT INTO smoke.q SELECT * FROM smoke.e"
+    ))?;
+    let mut session = Session::open(server, "smoke")?;
+    let flushed = session.run("FLUSH TABLES q FOR EXPORT;");
+    let kept = copy(folder, "q", "placed", |cfg| cfg);
+    kept.map_err(|error| format!("{error}; {flushed:?}"))?;
+    session.run("UNLOCK TABLES;");
+    let map = |name: &str| folder.join(format!("{name}.places"));
+    if !map("placed").exists() || map("q").exists() {
+        return Err("the place map of a placed table is not exported, or left".to_owned());
+    }
+    for placement in ["in_place", "placed"] {
+        make_table(server, EXPORTED)?;
+        server.sql(&format!(
+            "USE smoke; CREATE OR REPLACE TABLE i ({EXPORTED}) ENGINE=Inkstone \
+             PAGE_PLACEMENT={placement}; ALTER TABLE i DISCARD TABLESPACE"
+        ))?;
+        copy(folder, "placed", "i", |cfg| cfg)?;
+        std::fs::remove_file(map("i")).map_err(|error| format!("i.places: {error}"))?;
+        match server.sql("ALTER TABLE smoke.i IMPORT TABLESPACE") {
+            Err(error) if error.contains("1815") && error.contains("i.places") => {}
+            other => return Err(format!("an import without its place map: {other:?}")),
+        }
+        copy(folder, "placed", "i", |cfg| cfg)?;
+        server.sql("ALTER TABLE smoke.i IMPORT TABLESPACE")?;
+        let sums = server.sql("CHECKSUM TABLE smoke.e, smoke.i")?;
+        let format = server.sql(
+            "SELECT ROW_FORMAT FROM information_schema.TABLES WHERE TABLE_SCHEMA = 'smoke' \
+             AND TABLE_NAME = 'i'",
+        )?;
+        let mut of_each = sums.lines().filter_map(|line| line.split('\t').nth(1));
+        if of_each.next() != of_each.next() || map("i").exists() {
+            return Err(format!("a placed table imported as {placement}: {sums}"));
+        }
+        if format.contains("Compressed") {
+            return Err(format!("a table that is {placement} is now {format}"));
+        }
+    }
+    Ok(())
+}
+
 /// Keeps copies of the files of table e, made while it is exported; ANALYZE must leave the file
 /// alone then.
 fn export(server: &Server, folder: &Path) -> Result<()> {
@@ -258,11 +305,14 @@ fn export(server: &Server, folder: &Path) -> Result<()> {
     }
 }
 
-/// Copies both files of a table, the description changed.
+/// Copies the files of a table, the description changed.
 fn copy(folder: &Path, from: &str, to: &str, change: impl Fn(String) -> String) -> Result<()> {
     let failed = |error: std::io::Error| format!("files of table {from} cannot be copied: {error}");
     let file = |name: &str, extension: &str| folder.join(format!("{name}.{extension}"));
     std::fs::copy(file(from, "ink"), file(to, "ink")).map_err(failed)?;
+    if file(from, "places").exists() {
+        std::fs::copy(file(from, "places"), file(to, "places")).map_err(failed)?;
+    }
     let cfg = std::fs::read_to_string(file(from, "cfg")).map_err(failed)?;
     std::fs::write(file(to, "cfg"), change(cfg)).map_err(failed)
 }

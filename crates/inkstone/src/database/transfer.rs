@@ -21,6 +21,7 @@ use super::checkpoint::Hold;
 use super::{Database, Inner};
 use crate::catalog::{CATALOG_SPACE, TableDefinition, check_name};
 use crate::mtr::Mtr;
+use crate::options::TableOptions;
 use crate::paranoid::paranoid;
 use crate::rows::{Table, TreeRef};
 use crate::space::Space;
@@ -154,8 +155,22 @@ impl Database {
     /// # Ok::<(), inkstone::Error>(())
     /// ```
     pub fn import_table(&self, name: &str, file: &Path, trees: &[(u32, &str)]) -> Result<Table> {
+        self.import_table_with(name, file, trees, &TableOptions::new())
+    }
+
+    /// As [`import_table`](Self::import_table), with options of the table: what its pages were in
+    /// the other database does not matter. [`Error::InvalidOption`] for those that do not go
+    /// together.
+    pub fn import_table_with(
+        &self,
+        name: &str,
+        file: &Path,
+        trees: &[(u32, &str)],
+        options: &TableOptions,
+    ) -> Result<Table> {
         check_name("table", name)?;
         let inner = &self.inner;
+        let placement = Placement::of(options.resolve(&inner.new_table)?);
         let _ddl = inner.begin_ddl()?;
         if self.definition(name)?.is_some() {
             return Err(Error::AlreadyExists(format!("table {name}")));
@@ -170,7 +185,7 @@ impl Database {
         };
         let hold = inner.hold_log();
         let made = source
-            .write_to(inner, space, &hold)
+            .write_to(inner, (space, placement), &hold)
             .and_then(|()| inner.open_table(&definition))
             .and_then(|table| self.verify_table(&table))
             .and_then(|_| self.redefine(&definition));
@@ -428,7 +443,12 @@ impl<'a> Source<'a> {
     }
 
     /// Writes the file of a new tablespace, durably.
-    fn write_to(&self, inner: &Inner, space: SpaceId, hold: &Hold<'_>) -> Result<()> {
+    fn write_to(
+        &self,
+        inner: &Inner,
+        (space, placement): (SpaceId, Placement),
+        hold: &Hold<'_>,
+    ) -> Result<()> {
         let log = &inner.core.storage.log;
         paranoid!(
             inner.is_ddl_latched(),
@@ -437,7 +457,6 @@ impl<'a> Source<'a> {
         let lsn = note_creation(inner, space)?;
         log.wait_durable(lsn)?;
         let mut copied = 0;
-        let placement = Placement::of(inner.new_table);
         let target = inner.files.create(space, self.pages, placement)?;
         let mut page = AlignedBuffer::zeroed(self.page_size);
         let mut copy = |number: PageNo| -> Result<()> {
