@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ink_create_table_with(
     entry!(error, |database| {
         let trees = raw::array(secondary, secondary_count)?;
         let trees: Vec<&str> = trees.iter().map(|t| t.text()).collect::<Result<_, _>>()?;
-        let wanted = table_options(raw::array(options, option_count)?)?;
+        let wanted = table_options(options, option_count)?;
         database
             .0
             .create_table_with(name.text()?, &trees, &wanted)?;
@@ -72,10 +72,19 @@ pub unsafe extern "C" fn ink_create_table_with(
 }
 
 /// The options of a table that is made.
-pub fn table_options(options: &[ink_option]) -> Result<TableOptions, Failure> {
+///
+/// # Safety
+/// The array, and the names and values in it, are as the header asks.
+pub unsafe fn table_options(
+    options: *const ink_option,
+    count: usize,
+) -> Result<TableOptions, Failure> {
     let mut wanted = TableOptions::new();
-    for option in options {
-        wanted.set(option.name.text()?, option.value.text()?)?;
+    // SAFETY: the caller's array.
+    for option in unsafe { raw::array(options, count)? } {
+        // SAFETY: the caller's texts.
+        let (name, value) = unsafe { (option.name.text()?, option.value.text()?) };
+        wanted.set(name, value)?;
     }
     Ok(wanted)
 }

@@ -66,7 +66,7 @@ pub unsafe extern "C" fn ink_import_table(
             named.push((tree.number, tree.name.text()?));
         }
         let (name, file) = (name.text()?, raw::path(file)?);
-        let options = table_options(raw::array(options, option_count)?)?;
+        let options = table_options(options, option_count)?;
         database.0.import_table_with(name, file, &named, &options)?;
     })
 }
