@@ -259,14 +259,20 @@ fn update_says_where_its_bytes_go() {
 #[test]
 fn layouts_are_measured_by_turns() {
     let words = "update --buffer-pool-size 2m --seconds 0.3 --warmup 0 --clients 4 --turns 2 \
-                 --layout in_place,doublewrite_off,placed,placed_lz4 --content sysbench \
+                 --layout in_place,doublewrite_off,placed,placed_lz4,placed_zstd --content sysbench \
                  --distribution zipf --flush-method O_DIRECT --buffer-pool-instances 1";
-    let lines = bench(words, UPDATE, 4);
+    let lines = bench(words, UPDATE, 5);
     let order: Vec<&str> = lines
         .iter()
         .map(|l| l["layout"].as_str().unwrap())
         .collect();
-    let turn = ["in_place", "doublewrite_off", "placed", "placed_lz4"];
+    let turn = [
+        "in_place",
+        "doublewrite_off",
+        "placed",
+        "placed_lz4",
+        "placed_zstd",
+    ];
     assert_eq!(order, [turn, turn].concat());
     for line in &lines {
         let copies = line["bytes_written_per_update"]["doublewrite"]

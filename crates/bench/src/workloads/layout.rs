@@ -16,6 +16,8 @@ pub enum Layout {
     Placed,
     /// The same, compressed with LZ4
     PlacedLz4,
+    /// The same, compressed with Zstandard
+    PlacedZstd,
 }
 
 impl Layout {
@@ -23,6 +25,7 @@ impl Layout {
         (options.page_placement, options.page_compression) = match self {
             Self::InPlace | Self::DoublewriteOff => (PagePlacement::InPlace, PageCompression::None),
             Self::Placed => (PagePlacement::Placed, PageCompression::None),
+            Self::PlacedZstd => (PagePlacement::Placed, PageCompression::Zstd),
             Self::PlacedLz4 => (PagePlacement::Placed, PageCompression::Lz4),
         };
         if self == Self::DoublewriteOff {
