@@ -99,6 +99,11 @@ impl Database {
             // The map says where the pages are.
             export.space.file().sync()?;
         }
+        paranoid!(
+            export.files().len() == 1 + usize::from(export.space.file().is_placed()),
+            "an export of {:?}",
+            export.files()
+        );
         Ok(export)
     }
 
@@ -178,6 +183,10 @@ impl Database {
         let source = Source::open(inner, file)?;
         let trees = source.named(trees)?;
         let space = inner.new_space()?;
+        paranoid!(
+            space > CATALOG_SPACE,
+            "table {name} would be the catalog, {space}"
+        );
         let definition = TableDefinition {
             name: name.to_owned(),
             space,
@@ -386,6 +395,12 @@ impl<'a> Source<'a> {
     }
 
     fn read_placed(&self, map: &Places, page: PageNo, buffer: &mut [u8]) -> Result<()> {
+        paranoid!(
+            (page.0 as usize) < map.places.len() && buffer.len() == self.page_size,
+            "page {page} of {} is read into {} bytes",
+            map.places.len(),
+            buffer.len()
+        );
         let place = map.places[page.0 as usize];
         if place.is_lost() {
             let detail = format!("the place map {} has lost it", map.path.display());

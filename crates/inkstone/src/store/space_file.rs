@@ -155,8 +155,8 @@ impl SpaceFile {
             return Ok(());
         }
         let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
-        file.read_at(&mut block, 0).map_err(failed)?;
-        if !place_map::is_placed(&block) {
+        // Where it cannot be read, neither can a page: reads of those are what fails.
+        if file.read_at(&mut block, 0).is_err() || !place_map::is_placed(&block) {
             return Ok(());
         }
         let detail = format!(

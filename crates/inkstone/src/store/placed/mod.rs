@@ -51,7 +51,8 @@
 //!
 //! # Latches
 //!
-//! `packer`, `settling`, then `growing` (both held across I/O), then `state` (never held across I/O).
+//! `packer`, `settling`, then `growing` (all held across I/O), then `state` (never held across
+//! I/O).
 
 mod attempts;
 mod map_file;
