@@ -1,6 +1,6 @@
 //! `bench cold`.
 
-use super::layout::{self, Layout};
+use super::layout::{self, Layout, Loaded};
 use super::{Common, at_least, open, published};
 use crate::chart::{Chart, Form};
 use crate::counts::Counts;
@@ -13,7 +13,6 @@ use crate::sink::Fields;
 use crate::values::Content;
 use crate::{clients, memory};
 use clap::Args;
-use inkstone::internals::store::space_file_name;
 use inkstone::{Database, Durability, Isolation, Options, Table};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -82,14 +81,6 @@ impl Case {
     }
 }
 
-/// A database with its table.
-struct Loaded {
-    directory: PathBuf,
-    /// The table's.
-    file: PathBuf,
-    options: Options,
-}
-
 pub fn run(arguments: &Cold, output: &Output) -> Result<()> {
     at_least("rows", arguments.rows, 1)?;
     at_least("turns", arguments.turns, 1)?;
@@ -142,13 +133,11 @@ fn load(arguments: &Cold, directory: PathBuf, options: Options) -> Result<Loaded
     clients::fill_with(&db, &table, arguments.rows, values, &bar)?;
     bar.finish_and_clear();
     update(arguments, &db, &table)?;
-    let definitions = db.definitions()?;
-    let space = definitions.iter().find(|t| t.name == "t").map(|t| t.space);
-    let space = space.ok_or_else(|| Failure::Check("the table is gone".to_owned()))?;
+    let file = layout::file_of(&db, &directory)?;
     drop(table);
     db.close()?;
     Ok(Loaded {
-        file: directory.join(space_file_name(space)),
+        file,
         directory,
         options,
     })

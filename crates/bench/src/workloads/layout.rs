@@ -1,8 +1,18 @@
 //! How pages lie in their file: what `bench update` and `bench cold` compare.
 
-use inkstone::Options;
+use crate::failure::{Failure, Result};
 use inkstone::internals::options::{Doublewrite, PageCompression, PagePlacement};
-use std::path::Path;
+use inkstone::internals::store::space_file_name;
+use inkstone::{Database, Options};
+use std::path::{Path, PathBuf};
+
+/// A database of one of them, with its table.
+pub struct Loaded {
+    pub directory: PathBuf,
+    /// The table's.
+    pub file: PathBuf,
+    pub options: Options,
+}
 
 /// Options that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -42,6 +52,14 @@ pub fn options_of(layouts: &[Layout], base: &Options) -> Vec<Options> {
     }
     let each = layouts.iter().map(|layout| layout.over(base.clone()));
     each.collect()
+}
+
+/// The file of the table `t`.
+pub fn file_of(db: &Database, directory: &Path) -> Result<PathBuf> {
+    let definitions = db.definitions()?;
+    let table = definitions.iter().find(|table| table.name == "t");
+    let table = table.ok_or_else(|| Failure::Check("the table is gone".to_owned()))?;
+    Ok(directory.join(space_file_name(table.space)))
 }
 
 /// What the options amount to.

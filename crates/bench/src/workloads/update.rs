@@ -1,6 +1,6 @@
 //! `bench update`.
 
-use super::layout::{self, Layout};
+use super::layout::{self, Layout, Loaded};
 use super::{Common, at_least, open, published};
 use crate::chart::{Chart, Form};
 use crate::counts::Counts;
@@ -14,7 +14,6 @@ use crate::values::{Chooser, Content, Distribution};
 use crate::{clients, memory, probe};
 use clap::Args;
 use inkstone::internals::options::FlushMethod;
-use inkstone::internals::store::space_file_name;
 use inkstone::{Database, Durability, Isolation, Options};
 use std::path::{Path, PathBuf};
 
@@ -207,20 +206,10 @@ fn load(arguments: &Update, rows: u64, directory: &Path, options: Options) -> Re
     let values = (arguments.content, arguments.value_bytes);
     clients::fill_with(&db, &table, rows, values, &bar)?;
     bar.finish_and_clear();
-    let definitions = db.definitions()?;
-    let space = definitions.iter().find(|t| t.name == "t").map(|t| t.space);
+    let file = layout::file_of(&db, directory)?;
     drop(table);
     db.close()?;
-    let space = space.ok_or_else(|| Failure::Check("the table is gone".to_owned()))?;
-    Ok(directory.join(space_file_name(space)))
-}
-
-/// A database with its table.
-struct Loaded {
-    directory: PathBuf,
-    /// The table's.
-    file: PathBuf,
-    options: Options,
+    Ok(file)
 }
 
 /// An open database of a run.

@@ -651,7 +651,8 @@ impl PlacedPages {
             due.iter_mut().for_each(Due::again);
             self.map.write(&self.open_files, &due)
         });
-        let bytes = (2 * due.len() * BLOCK_LEN) as u64;
+        let slots = usize::from(first.is_ok()) + usize::from(second.is_ok());
+        let bytes = (slots * due.len() * BLOCK_LEN) as u64;
         self.counters.add(Counter::PlaceMapBytes, bytes);
         let mut state = self.state.lock();
         let state = &mut *state;
