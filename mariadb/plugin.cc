@@ -11,6 +11,7 @@
 #include "server/variables.h"
 #include "server/waits.h"
 #include "server/xid.h"
+#include "table/foreign_key.h"
 
 ink_database *database= nullptr;
 handlerton *inkstone_hton= nullptr;
@@ -244,7 +245,10 @@ static std::string status_head()
   const time_t now= my_time(0), deadlock= latest_deadlock_time();
   std::string head= shown(now) + " INKSTONE STATUS\nCounters since " + shown(opened) + ", " +
                     std::to_string(static_cast<long long>(now - opened)) + " seconds ago\n";
-  return deadlock ? head + "Latest deadlock at " + shown(deadlock) + "\n" : head;
+  if (deadlock)
+    head+= "Latest deadlock at " + shown(deadlock) + "\n";
+  const std::string refused= latest_foreign_key_error();
+  return refused.empty() ? head : head + "Latest foreign key error at " + refused + "\n";
 }
 
 static bool print_status(THD *thd, stat_print_fn *print, ink_slice text)
@@ -319,7 +323,7 @@ static int initialise(void *plugin)
   ink_tell_when_recovered(database, report_recovered);
   report_lock_waits();
   hton->db_type= DB_TYPE_AUTOASSIGN;
-  hton->flags= HTON_SUPPORTS_EXTENDED_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |
+  hton->flags= HTON_SUPPORTS_FOREIGN_KEYS | HTON_SUPPORTS_EXTENDED_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |
                HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
   hton->table_options= inkstone_table_options;
   hton->savepoint_offset= sizeof(ink_mark);

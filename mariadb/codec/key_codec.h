@@ -46,6 +46,12 @@ public:
 
   /** Appends the image of the column in `record`. True: out of memory. */
   bool put_record(Buffer &out, const uchar *record) const;
+  /** Appends the image of another part's column, which has the same type, as if it were this
+      one's. True: out of memory. */
+  bool put_value_of(Buffer &out, const KeyPartCodec &other, const uchar *record) const
+  {
+    return put(out, other.value_in(record));
+  }
   /** Appends the image of the part at `key` in the server's key format. True: out of memory. */
   bool put_key(Buffer &out, const uchar *key) const;
   /** Bytes that the part takes in the server's key format. */
@@ -73,6 +79,7 @@ public:
 private:
   enum Kind { INTEGER, FIXED, SORTABLE, BYTES, TEXT };
 
+  ColumnValue value_in(const uchar *record) const;
   bool put(Buffer &out, const ColumnValue &value) const;
   size_t prefix_bytes(const uchar *data, size_t length) const;
   void choose_text_kind();

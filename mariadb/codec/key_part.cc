@@ -89,11 +89,16 @@ size_t KeyPartCodec::prefix_bytes(const uchar *data, size_t length) const
 
 bool KeyPartCodec::put_record(Buffer &out, const uchar *record) const
 {
+  return put(out, value_in(record));
+}
+
+ColumnValue KeyPartCodec::value_in(const uchar *record) const
+{
   ColumnValue value= {false, nullptr, fixed_bytes};
   value.null= is_null(record);
   const uchar *at= field->ptr_in_record(record);
   if (value.null)
-    return put(out, value);
+    return value;
   value.data= at;
   if (kind == BYTES || kind == TEXT)
   {
@@ -113,7 +118,7 @@ bool KeyPartCodec::put_record(Buffer &out, const uchar *record) const
       value.length= field->pack_length();
     value.length= prefix_bytes(value.data, value.length);
   }
-  return put(out, value);
+  return value;
 }
 
 bool KeyPartCodec::put_key(Buffer &out, const uchar *key) const

@@ -16,6 +16,7 @@
    Partitions are altered by handlers of their own, and the first one commits for all, in one
    transaction. */
 #include "ddl/alter.h"
+#include "ddl/foreign_keys.h"
 #include "ddl/tables.h"
 #include "handler/ha_inkstone.h"
 #include "handler/sorted_insert.h"
@@ -200,6 +201,12 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   {
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
+  if (int refused= refuse_altered_foreign_keys(thd(), access.share->name, altered, info))
+  {
+    if (!thd()->is_error())
+      print_error(refused, MYF(0));
+    return HA_ALTER_ERROR;
+  }
   return info->index_add_count ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
@@ -267,6 +274,14 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
     context->built.push_back(name);
     context->plan.rename(BUILDING + name, name);
   }
+  List_iterator_fast<Alter_drop> dropped(info->alter_info->drop_list);
+  while (const Alter_drop *drop= dropped++)
+    if (drop->type == Alter_drop::FOREIGN_KEY)
+      context->plan.drop_foreign_key(drop->name);
+  List_iterator_fast<Create_field> columns(info->alter_info->create_list);
+  while (const Create_field *column= columns++)
+    if (column->field && strcmp(column->field->field_name.str, column->field_name.str))
+      context->plan.rename_column(column->field->field_name.str, column->field_name.str);
   context->order= altered_order(altered, info);
   return report(thd(), this, find_added(altered, info, &context->added));
 }

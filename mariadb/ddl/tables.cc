@@ -3,6 +3,7 @@
    what takes two is finished when the server starts (see finish_interrupted_ddl). */
 #include "handler/ha_inkstone.h"
 #include "ddl/tables.h"
+#include "ddl/foreign_keys.h"
 #include "server/change_times.h"
 #include "create_options.h"
 #include "ddl/page_options.h"
@@ -31,15 +32,6 @@ static int refuse(const TABLE *form)
     }
   }
   return 0;
-}
-
-static bool has_foreign_key(THD *thd)
-{
-  List_iterator_fast<Key> keys(thd->lex->alter_info.key_list);
-  while (Key *key= keys++)
-    if (key->type == Key::FOREIGN_KEY)
-      return true;
-  return false;
 }
 
 /* An option of another engine's that is switched on. */
@@ -83,7 +75,7 @@ const char *refused_option(THD *thd, const HA_CREATE_INFO *info)
   if (says(0) && !(thd->variables.sql_mode & MODE_IGNORE_BAD_TABLE_OPTIONS))
     if (const char *option= foreign_option(info))
       return option;
-  return has_foreign_key(thd) ? "FOREIGN KEY" : nullptr;
+  return nullptr;
 }
 
 /* Notes facts of a new table, and which images its indexes will have. Durably: a table without that
@@ -129,8 +121,12 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
   }
   std::vector<ink_slice> trees;
   PageOptions pages;
+  ForeignKeys foreign_keys;
+  const std::string table= TableName(path).text();
   try
   {
+    if (int failed= foreign_keys_for(ha_thd(), table, form, info, &foreign_keys))
+      return failed;
     if (int failed= page_options_for(ha_thd(), info, &pages))
       return failed;
     for (uint i= 0; i < form->s->keys; i++)
@@ -142,9 +138,13 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
   {
     return HA_ERR_OUT_OF_MEM;
   }
-  TableName name(path);
-  if (int failed= create_table(ha_thd(), name.slice(), trees, pages, {}))
+  if (int failed= create_table(ha_thd(), slice_of(table), trees, pages, {}))
     return failed;
+  if (int failed= foreign_keys.empty() ? 0 : set_foreign_keys(ha_thd(), {{table, foreign_keys}}))
+  {
+    ink_drop_table(database, slice_of(table), nullptr);
+    return failed;
+  }
   return form->found_next_number_field ? set_first_auto_increment(path, form, info) : 0;
 }
 
@@ -160,13 +160,15 @@ int ha_inkstone::delete_table(const char *path)
   }
 }
 
-/* A table that the server named for a statement of its own: the copy that an ALTER makes, or a
-   partition's. */
-static bool is_copy(const TableName &name)
+bool is_copy_of_statement(const std::string &text)
 {
-  const std::string text= name.text();
   return !text.compare(text.find(FN_LIBCHAR) + 1, strlen(tmp_file_prefix), tmp_file_prefix) ||
          text.find("#TMP#") != std::string::npos;
+}
+
+static bool is_copy(const TableName &name)
+{
+  return is_copy_of_statement(name.text());
 }
 
 /* A copy that was filled while others went on: EXCHANGE PARTITION gives a table such a name, too,
@@ -241,6 +243,8 @@ int drop_table(const char *path)
     if (const Session *session= session_of(thd))
       if (session->altered.query == thd->query_id)
         thd->count_cuted_fields= CHECK_FIELD_IGNORE;
+  if (int refused= refuse_dropped_parent(thd, name.text()))
+    return refused;
   const bool whole= thd && thd_sql_command(thd) != SQLCOM_ALTER_TABLE;
   if (int failed= wait_before_move(thd, name, whole))
     return failed;
@@ -294,9 +298,14 @@ int ha_inkstone::rename_table(const char *from, const char *to)
     const bool is_new= is_filled_copy(from_name);
     if (int failed= is_new ? complete(from_name) : 0)
       return failed == HA_ERR_NO_SUCH_TABLE ? rename_whole(ha_thd(), from, to) : failed;
-    if (!ink_rename_table(database, from_name.slice(), to_name.slice(), &error))
+    /* References of other tables are to a name, not to a copy that takes it. */
+    const auto rename= is_copy(from_name) || is_copy(to_name) ? ink_rename_table_alone : ink_rename_table;
+    if (!rename(database, from_name.slice(), to_name.slice(), &error))
     {
       const std::string old= from_name.text(), now= to_name.text();
+      if (rename == ink_rename_table)
+        if (int failed= rename_foreign_keys(ha_thd(), old, now))
+          return failed;
       if (is_new)
         change_times::forget(old);
       else

@@ -12,6 +12,9 @@
 
 /** What the statement asks for and the engine refuses; nullptr: nothing. */
 const char *refused_option(THD *thd, const HA_CREATE_INFO *info);
+/** Whether a table is one that the server has named for a statement of its own: the copy that an
+    ALTER makes, what that replaces, or a partition's. */
+bool is_copy_of_statement(const std::string &name);
 /** Waits until no prepared transaction has changed rows of these tables, as long as a lock is
     waited for. */
 int wait_for_prepared(THD *thd, const std::vector<std::string> &tables);

@@ -447,9 +447,10 @@ bool ha_inkstone::has_unique_key() const
 void ha_inkstone::start_bulk_insert(ha_rows rows, uint)
 {
   /* The server looks for duplicates itself where it keeps hashes or periods unique. Partitions hold
-     back each for itself: which row of the statement was refused first would be lost. */
+     back each for itself: which row of the statement was refused first would be lost. A row that
+     is held back is no parent to the next one. */
   if (rows == 1 || bulk || table->s->long_unique_table || table->s->period.unique_keys ||
-      access.own || (table->part_info && has_unique_key()))
+      access.own || (table->part_info && has_unique_key()) || looks_for_parents())
     return;
   bulk.reset(new (std::nothrow) BulkInsert(*this));
   if (bulk && !bulk->is_ready())

@@ -10,7 +10,7 @@ extern "C" bool thd_sqlcom_can_generate_row_events(const MYSQL_THD thd);
 
 ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
     : handler(hton, table_arg), access(table), scan(access), auto_increment(access),
-      ignores_duplicates(false), fills_copy(false), is_change_noted(false), use_end_range(false)
+      checks_references(false), ignores_duplicates(false), fills_copy(false), is_change_noted(false), use_end_range(false)
 {
 }
 
@@ -228,6 +228,8 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
   if (lock_type == F_RDLCK)
     recount_altered();
   begin_statement();
+  if (int failed= lock_type == F_WRLCK ? prepare_references(thd) : 0)
+    return failed;
   if (int failed= access.session->begin_statement())
     return failed;
   if (int failed= begin_own())
@@ -254,6 +256,8 @@ int ha_inkstone::start_stmt(THD *thd, thr_lock_type lock_type)
   if (is_outdated() && lock_type >= TL_FIRST_WRITE)
     return HA_ERR_TABLE_NEEDS_UPGRADE;
   begin_statement();
+  if (int failed= lock_type >= TL_FIRST_WRITE ? prepare_references(thd) : 0)
+    return failed;
   access.session->auto_increment_rows= 0;
   /* Tables that LOCK TABLES locked for reading serve consistent reads of each statement; temporary
      ones are never locked. */
@@ -381,8 +385,12 @@ int ha_inkstone::cmp_ref(const uchar *one, const uchar *other)
 bool ha_inkstone::get_error_message(int error, String *text)
 {
   /* Also of a table that could not be opened, whose handler has no session yet. */
-  const Session *session= error == HA_ERR_INKSTONE ? session_of(ha_thd()) : nullptr;
-  if (session)
+  const bool of_foreign_key= error == HA_ERR_NO_REFERENCED_ROW || error == HA_ERR_ROW_IS_REFERENCED ||
+                             error == HA_ERR_FK_DEPTH_EXCEEDED;
+  const Session *session= error == HA_ERR_INKSTONE || of_foreign_key ? session_of(ha_thd()) : nullptr;
+  if (session && of_foreign_key)
+    text->append(session->foreign_key_error.c_str(), session->foreign_key_error.size());
+  else if (session)
     text->append(session->message, strlen(session->message));
   return false;
 }

@@ -10,6 +10,7 @@
    | search.cc, scan.cc | where a search begins and ends; the cursor in it    |
    | lookup_ahead.cc    | rows of an index's entries, read before             |
    | write.cc           | insert, update, delete                              |
+   | foreign_keys.cc    | parents and children of rows that are changed       |
    | bulk.cc            | many inserts of one statement                       |
    | sorted_insert.cc   | sorted rows into trees that are not seen yet        |
    | autoinc.cc         | AUTO_INCREMENT                                      |
@@ -25,6 +26,7 @@
 #include "handler/autoinc.h"
 #include "handler/lookup_ahead.h"
 #include "handler/scan.h"
+#include "references/references.h"
 
 struct AlterContext;
 /** Rows that a bulk insert holds back, and what becomes of them. */
@@ -90,6 +92,15 @@ public:
   int write_row(const uchar *record) override;
   int update_row(const uchar *old_record, const uchar *new_record) override;
   int delete_row(const uchar *record) override;
+
+  /* foreign_keys.cc */
+  int get_foreign_key_list(THD *thd, List<FOREIGN_KEY_INFO> *list) override;
+  int get_parent_foreign_key_list(THD *thd, List<FOREIGN_KEY_INFO> *list) override;
+  bool referenced_by_foreign_key() const noexcept override;
+  bool can_switch_engines() override;
+  char *get_foreign_key_create_info() override;
+  void free_foreign_key_create_info(char *text) override;
+  bool get_foreign_dup_key(char *child, uint child_bytes, char *index, uint index_bytes) override;
 
   /* bulk.cc */
   void start_bulk_insert(ha_rows rows, uint flags) override;
@@ -240,6 +251,25 @@ private:
   bool keep_blobs(uchar *record);
   bool reads_all_columns() const { return access.lock != INK_LOCK_NONE && access.writes; }
 
+  /* foreign_keys.cc */
+  int prepare_references(THD *thd);
+  bool fills_altered(THD *thd) const;
+  bool looks_for_parents() const;
+  bool is_checked(const Reference &reference) const;
+  int check_parent(Reference &reference, const uchar *old_record, const uchar *record);
+  int check_parents(uint index, const uchar *old_record, const uchar *record);
+  bool concerns_children(const Reference &reference, const uchar *old_record, const uchar *record) const;
+  int refuse_children(const uchar *old_record, const uchar *record);
+  int put_children_image(Reference &reference, const uchar *old_record, const uchar *record, Buffer *image);
+  int change_children(const uchar *old_record, const uchar *record);
+  int change_children_by(const Reference &reference, const Buffer &image, const uchar *record);
+  ha_inkstone *opened_child(const ForeignKey &key) const;
+  int follow(const Reference &reference, const Buffer &image, const ha_inkstone &parent, const uchar *record);
+  int collect(const Reference &reference, const Buffer &image, std::vector<std::string> *rows);
+  int follow_row(ink_slice row_key, const Reference &reference, const ha_inkstone &parent, const uchar *record);
+  int put_parent(const Reference &reference, const ha_inkstone &parent, const uchar *record);
+  int note_refusing_child();
+
   /* write.cc */
   int compute_behind_triggers();
   int insert_before_reserving();
@@ -262,6 +292,12 @@ private:
   RowBuffers buffers;
   AutoIncrement auto_increment;
   std::unique_ptr<BulkInsert> bulk;
+  References references;
+  /** Whether the statement looks at parents and children of the rows that it changes. */
+  bool checks_references;
+  /** The foreign key by which rows of this table follow their parent now: they need not look for
+      it. */
+  std::string follows_key;
   bool ignores_duplicates;
   /** Whether the server fills a table that no other session sees, and that goes if that fails. */
   bool fills_copy;

@@ -97,6 +97,8 @@ int ha_inkstone::insert_row(const uchar *record)
   if (codec.has_entries() && ink_mark_set(transaction(), &mark, &error))
     return failure(error);
   access.session->duplicate_index= table->s->primary_key;
+  if (int failed= check_parents(table->s->primary_key, nullptr, record))
+    return failed;
   if (int failed= insert(access.share->clustered(), key, slice(buffers.row.value)))
     return failed;
   count_change();
@@ -117,6 +119,8 @@ int ha_inkstone::insert_entries(const uchar *record)
 {
   for (uint i : access.share->indexes_by_age())
   {
+    if (int failed= check_parents(i, nullptr, record))
+      return failed;
     EntryImage &entry= buffers.entry;
     if (entry.put(codec.indexes[i], record, buffers.row))
       return HA_ERR_OUT_OF_MEM;
@@ -148,7 +152,10 @@ int ha_inkstone::update_row(const uchar *old_record, const uchar *new_record)
   if (int failed= change_row(old_record, new_record))
     return end_own(undo_to(mark, failed));
   count_change();
-  return end_own(auto_increment.count_update(old_record, new_record));
+  if (int failed= auto_increment.count_update(old_record, new_record))
+    return end_own(failed);
+  int failed= change_children(old_record, new_record);
+  return end_own(failed ? undo_to(mark, failed) : 0);
 }
 
 int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
@@ -158,6 +165,8 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
   access.session->duplicate_index= table->s->primary_key;
   const bool moved= !buffers.row.same_key(buffers.old_row);
   ink_slice key, old_key;
+  if (int failed= check_parents(table->s->primary_key, old_record, new_record))
+    return failed;
   if (buffers.row.tree_key(codec, &key) || buffers.old_row.tree_key(codec, &old_key))
     return HA_ERR_OUT_OF_MEM;
   if (moved)
@@ -176,6 +185,8 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
   }
   else if (ink_update(transaction(), tree, key, slice(buffers.row.value), &error))
     return error.code == INK_ROW_NOT_FOUND ? HA_ERR_KEY_NOT_FOUND : failure(error);
+  if (int failed= refuse_children(old_record, new_record))
+    return failed;
   return update_entries(old_record, new_record, moved);
 }
 
@@ -219,6 +230,8 @@ int ha_inkstone::update_entries(const uchar *old_record, const uchar *new_record
 int ha_inkstone::update_entry(uint index, const uchar *old_record, const uchar *new_record)
 {
   EntryImage &entry= buffers.entry, &old_entry= buffers.old_entry;
+  if (int failed= check_parents(index, old_record, new_record))
+    return failed;
   if (old_entry.put(codec.indexes[index], old_record, buffers.old_row) ||
       entry.put(codec.indexes[index], new_record, buffers.row))
     return HA_ERR_OUT_OF_MEM;
@@ -256,7 +269,8 @@ int ha_inkstone::delete_row(const uchar *record)
   ink_slice old_key;
   if (buffers.old_row.put_key(codec, record, buffers.row_id) || buffers.old_row.tree_key(codec, &old_key))
     return HA_ERR_OUT_OF_MEM;
-  if (codec.has_entries() && ink_mark_set(transaction(), &mark, &error))
+  const bool may_fail= codec.has_entries() || (checks_references && references.is_parent());
+  if (may_fail && ink_mark_set(transaction(), &mark, &error))
     return failure(error);
   bool deleted;
   if (ink_delete(transaction(), access.share->clustered(), old_key, &deleted, &error))
@@ -264,7 +278,11 @@ int ha_inkstone::delete_row(const uchar *record)
   if (!deleted)
     return HA_ERR_KEY_NOT_FOUND;
   count_change();
-  int failed= remove_row(record);
+  int failed= refuse_children(record, nullptr);
+  if (!failed)
+    failed= remove_row(record);
+  if (!failed)
+    failed= change_children(record, nullptr);
   return failed ? undo_to(mark, failed) : 0;
 }
 

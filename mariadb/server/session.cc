@@ -15,7 +15,8 @@ Session::Session(THD *connection)
       begun_at(INK_REPEATABLE_READ), tables_in_use(0),
       statement_running(false), auto_increment_rows(0), altered{0, {}},
       updates_duplicates(false),
-      replaces_duplicates(false), duplicate_index(MAX_KEY), ordered(false), prepared(Prepared::not_yet), begun(0),
+      replaces_duplicates(false), duplicate_index(MAX_KEY), cascade_depth(0),
+      adds_foreign_keys(0), ordered(false), prepared(Prepared::not_yet), begun(0),
       told_wait_ms(UINT64_MAX)
 {
   message[0]= 0;

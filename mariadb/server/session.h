@@ -83,6 +83,14 @@ struct Session
   /** The index that refused a row last; MAX_KEY: none has. The server asks any partition for it,
       not the one that refused. */
   uint duplicate_index;
+  /** The foreign key that refused a row last, in words; of a duplicate in a child's unique index,
+      that index and the child. */
+  std::string foreign_key_error, refusing_index, refusing_child;
+  /** How deep the changes of children have come that follow from the statement's row. */
+  uint cascade_depth;
+  /** The foreign keys that an ALTER adds: rows of its copy are looked at by these alone. */
+  query_id_t adds_foreign_keys;
+  std::set<std::string> added_foreign_keys;
   /** commit_ordered was called, commit is to wait. */
   bool ordered;
   /** If it is, durably. */

@@ -1,18 +1,41 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The steps of an ALTER, done one by one and noted. */
 #include "table/alter_plan.h"
+#include "table/foreign_key.h"
 #include "table/meta.h"
 
-int AlterPlan::do_first(ink_slice table, ink_error *error)
+/* Whether a word begins with a marker; takes it off. */
+static bool take(const char *marker, std::string *word)
 {
-  const Step step= steps.front();
-  int failed= step.new_name.empty()
-                  ? ink_drop_tree(database, table, slice_of(step.tree), error)
-                  : ink_rename_tree(database, table, slice_of(step.tree), slice_of(step.new_name), error);
-  if (failed && error->code != INK_NOT_FOUND)
-    return failed;
-  steps.erase(steps.begin());
-  return 0;
+  const size_t length= strlen(marker);
+  if (word->compare(0, length, marker))
+    return false;
+  word->erase(0, length);
+  return true;
+}
+
+static int change_tree(THD *thd, const std::string &table, const std::string &tree, const std::string &new_name)
+{
+  ink_error error;
+  const int failed= new_name.empty()
+                        ? ink_drop_tree(database, slice_of(table), slice_of(tree), &error)
+                        : ink_rename_tree(database, slice_of(table), slice_of(tree), slice_of(new_name), &error);
+  return failed && error.code != INK_NOT_FOUND ? handler_error(thd, error) : 0;
+}
+
+int AlterPlan::do_first(THD *thd, const std::string &table)
+{
+  Step step= steps.front();
+  int failed;
+  if (take(FOREIGN_KEY_DROPPED, &step.tree))
+    failed= ::drop_foreign_key(thd, table, step.tree);
+  else if (take(COLUMN_RENAMED, &step.tree))
+    failed= rename_referring_columns(thd, table, step.tree, step.new_name);
+  else
+    failed= change_tree(thd, table, step.tree, step.new_name);
+  if (!failed)
+    steps.erase(steps.begin());
+  return failed;
 }
 
 std::vector<uchar> AlterPlan::encode() const

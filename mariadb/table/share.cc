@@ -90,9 +90,8 @@ int TableShare::finish_alter(THD *thd)
   AlterPlan plan= AlterPlan::decode(bytes);
   while (!plan.empty())
   {
-    ink_error error;
-    if (plan.do_first(slice_of(name), &error))
-      return handler_error(thd, error);
+    if (int failed= plan.do_first(thd, name))
+      return failed;
     /* The handle does not see the step; the facts' tree is as it was. */
     bytes= plan.encode();
     if (int failed= meta_put(thd, meta, {{INK_STR("plan"), slice_of(bytes)}}, INK_SYNC))

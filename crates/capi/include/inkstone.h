@@ -430,7 +430,57 @@ int ink_create_table_with(const ink_database *database, ink_slice name, const in
 int ink_drop_table(const ink_database *database, ink_slice name, ink_error *error);
 /* Open handles go on working. INK_ALREADY_EXISTS if there is a table of the new name. */
 int ink_rename_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
-/* Drops `to` and gives its name to `from`, in one step: with an empty table this is how to
+/* As ink_rename_table, and references of other tables to `from` stay with that name: of a table that
+ * takes another one's place, or gives its own up for it. */
+int ink_rename_table_alone(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
+
+/* What becomes of rows when the row goes, or changes its key, that they refer to. */
+enum ink_reference_action {
+  INK_RESTRICT = 0,
+  INK_NO_ACTION = 1,
+  INK_CASCADE = 2,
+  INK_SET_NULL = 3,
+};
+
+/* A reference of a table to its parent (a foreign key). The engine keeps it with the table's
+ * definition, and checks no row by it. */
+typedef struct ink_reference {
+  ink_slice name;
+  ink_slice parent;
+  /* Columns of the table, and those of the parent that they equal: `column_count` (1 or more) of
+   * each. */
+  const ink_slice *columns;
+  const ink_slice *parent_columns;
+  size_t column_count;
+  /* enum ink_reference_action. */
+  uint32_t on_delete;
+  uint32_t on_update;
+} ink_reference;
+
+/* False: visit no more. Nothing may be called from it. */
+typedef bool (*ink_visit_reference)(void *context, ink_slice table, const ink_reference *reference);
+
+/* The references that a table is to have. */
+typedef struct ink_table_references {
+  ink_slice table;
+  const ink_reference *references;
+  size_t count;
+} ink_table_references;
+
+/* Gives tables these references in the place of those that they have, durably, in one step: all or
+ * none. No table may be named twice. */
+int ink_set_references(const ink_database *database, const ink_table_references *tables, size_t count,
+                       ink_error *error);
+/* Visits the references of a table; of all tables if its name is empty. */
+int ink_references(const ink_database *database, ink_slice table, ink_visit_reference visit, void *context,
+                   ink_error *error);
+/* Visits the references to a table, which need not be there. */
+int ink_references_to(const ink_database *database, ink_slice parent, ink_visit_reference visit,
+                      void *context, ink_error *error);
+/* Goes up whenever a table is made, dropped, renamed or defined anew. */
+uint64_t ink_references_version(const ink_database *database);
+
+/* Drops `to` and gives its name and references to `from`, in one step: with an empty table this is how to
  * truncate. Open handles of `from` go on working, those of `to` get INK_NOT_FOUND. */
 int ink_replace_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
 /* The same for `count` pairs, in one step: all or none. No table may be named twice. */

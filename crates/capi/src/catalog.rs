@@ -138,6 +138,22 @@ pub unsafe extern "C" fn ink_rename_table(
     })
 }
 
+/// Renames a table that references stay behind of.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_rename_table_alone(
+    database: *const ink_database,
+    from: ink_slice,
+    to: ink_slice,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |database| {
+        database.0.rename_table_alone(from.text()?, to.text()?)?;
+    })
+}
+
 /// Adds a tree.
 ///
 /// # Safety

@@ -23,6 +23,7 @@ mod entry;
 mod error;
 mod hooks;
 mod raw;
+mod references;
 mod rows;
 mod savepoints;
 mod sorter;

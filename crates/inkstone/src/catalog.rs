@@ -9,7 +9,9 @@ use crate::rows::{Cursor, Write, Written};
 use crate::txn::Transaction;
 use crate::{Error, Result};
 use inkstone_format::catalog::NAME_LEN_MAX;
-pub use inkstone_format::catalog::{CATALOG_SPACE, CATALOG_TREE, CLUSTERED, TableDefinition};
+pub use inkstone_format::catalog::{
+    CATALOG_SPACE, CATALOG_TREE, CLUSTERED, Reference, ReferenceAction, TableDefinition,
+};
 
 /// Checks the name of a table or tree.
 pub fn check_name(what: &str, name: &str) -> Result<()> {

@@ -116,6 +116,7 @@ use inkstone_sync as sync;
 
 pub use aside::{ASIDE_SUFFIX, SetAside};
 pub use btree::{RangeEstimates, TreeReport};
+pub use catalog::{Reference, ReferenceAction};
 pub use counters::{DurationBucket, DurationSummary};
 pub use database::{
     Database, Export, LeftOut, LockState, LockView, Metric, OpenReport, Recovered, TableReport,

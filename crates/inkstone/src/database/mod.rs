@@ -8,6 +8,7 @@
 //! | `tables` | tables and their trees |
 //! | `rows` | rows through a transaction |
 //! | `ddl` | creating, dropping, renaming tables |
+//! | `references` | which tables refer to which |
 //! | `transfer` | tables as files: export and import |
 //! | `checkpoint` | how far recovery must go back; long transactions' undo |
 //! | `background` | the threads that purge, checkpoint and warm the pool |
@@ -23,6 +24,7 @@ mod inspect;
 mod opening;
 mod pool_ends;
 mod recovery_listener;
+mod references;
 mod shrink;
 mod status;
 mod tables;
@@ -120,6 +122,7 @@ pub(crate) struct Inner {
     pub tables: Mutex<HashMap<String, Table>>,
     /// One DDL statement at a time.
     pub ddl: Mutex<()>,
+    pub references: references::References,
     pub checkpoints: checkpoint::Checkpoints,
     /// What this opening has left of redo.
     pub redo_left: Option<Arc<RedoLeft>>,

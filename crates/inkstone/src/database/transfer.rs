@@ -191,6 +191,7 @@ impl Database {
             name: name.to_owned(),
             space,
             trees,
+            references: Vec::new(),
         };
         let hold = inner.hold_log();
         let made = source

@@ -226,6 +226,7 @@ impl Rebuild<'_> {
                         tree => (tree, format!("tree {tree}")),
                     })
                     .collect(),
+                references: Vec::new(),
             });
         Ok(definitions.collect())
     }

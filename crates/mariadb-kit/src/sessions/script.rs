@@ -20,8 +20,9 @@ const PURGED: &str = "purged";
 /// The line that says how the script is logged.
 const FORMAT: &str = "log: ";
 /// What is written with the project.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     include_str!("scripts/hermitage.txt"),
+    include_str!("scripts/foreign_keys.txt"),
     include_str!("scripts/locks.txt"),
     include_str!("scripts/auto_increment.txt"),
     include_str!("scripts/others.txt"),

@@ -2,7 +2,7 @@
 
 use super::Target;
 use super::input::{Input, dice_seeds};
-use inkstone::internals::catalog::TableDefinition;
+use inkstone::internals::catalog::{Reference, ReferenceAction, TableDefinition};
 use inkstone_format::codec::{
     self, Reader, get_shared_key, is_successor, pack, put_shared_key, put_varint, unpack,
 };
@@ -207,11 +207,19 @@ fn catalog(data: &[u8]) {
 
 fn catalog_seeds() -> Vec<(String, Vec<u8>)> {
     let table = |name: &str, trees: u32| {
+        let references = (1..trees).map(|n| Reference {
+            name: format!("to{n}"),
+            parent: name.to_owned(),
+            columns: vec![(format!("c{n}"), "id".to_owned())],
+            on_delete: ReferenceAction::Cascade,
+            on_update: ReferenceAction::NoAction,
+        });
         let trees = (0..trees).map(|n| (TreeId(n), format!("tree{n}")));
         let table = TableDefinition {
             name: name.to_owned(),
             space: SpaceId(7),
             trees: trees.collect(),
+            references: references.collect(),
         };
         (
             name.to_owned(),

@@ -91,28 +91,14 @@ impl Database {
         Catalog::new(&inner.catalog, &transaction).remove(name)?;
         transaction.delete_file(definition.space)?;
         transaction.commit_with(Durability::Sync)?;
-        inner.tables.lock().remove(name);
+        inner.note_definition(name, None);
         inner.remove_space(definition.space)
     }
 
-    /// Renames a table, durably. Open handles go on working.
+    /// Renames a table, durably. Open handles go on working. [References](Self::set_references) to
+    /// it have its new name.
     pub fn rename_table(&self, from: &str, to: &str) -> Result<()> {
-        check_name("table", to)?;
-        let inner = &self.inner;
-        let _ddl = inner.begin_ddl()?;
-        let definition = self.known_definition(from)?;
-        let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
-        let catalog = Catalog::new(&inner.catalog, &transaction);
-        catalog.add(&TableDefinition {
-            name: to.to_owned(),
-            ..definition
-        })?;
-        catalog.remove(from)?;
-        transaction.commit_with(Durability::Sync)?;
-        let mut tables = inner.tables.lock();
-        tables.remove(from);
-        tables.remove(to);
-        Ok(())
+        self.rename(from, to, true)
     }
 
     /// Adds an empty secondary tree to a table, durably. Filling it is up to the caller. A table
@@ -290,8 +276,8 @@ impl Database {
         self.find_table(table)
     }
 
-    /// Drops table `to`, and gives its name to table `from`, in one durable step: with an empty
-    /// table, this is how to truncate one.
+    /// Drops table `to`, and gives its name and its references to table `from`, in one durable
+    /// step: with an empty table, this is how to truncate one.
     pub fn replace_table(&self, from: &str, to: &str) -> Result<()> {
         self.replace_tables(&[(from, to)])
     }
@@ -311,26 +297,29 @@ impl Database {
         let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
         let catalog = Catalog::new(&inner.catalog, &transaction);
         let mut replaced = Vec::new();
+        let mut definitions = Vec::new();
         for (from, to) in pairs {
             let old = self.known_definition(to)?;
             let definition = TableDefinition {
                 name: (*to).to_owned(),
+                references: old.references,
                 ..self.known_definition(from)?
             };
             catalog.remove(from)?;
             catalog.replace(&definition)?;
             transaction.delete_file(old.space)?;
             replaced.push(old.space);
+            definitions.push((from, definition));
         }
         paranoid!(
             replaced.len() == pairs.len() && !replaced.contains(&CATALOG_SPACE),
             "tables {names:?} take the places of {replaced:?}"
         );
         transaction.commit_with(Durability::Sync)?;
-        inner
-            .tables
-            .lock()
-            .retain(|name, _| !names.contains(name.as_str()));
+        for (from, definition) in &definitions {
+            inner.note_definition(from, None);
+            inner.note_definition(&definition.name, Some(definition));
+        }
         // It has happened: whatever one removal says, the others are tried.
         let removed: Vec<_> = replaced
             .into_iter()
@@ -349,7 +338,8 @@ impl Database {
         let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
         Catalog::new(&self.inner.catalog, &transaction).replace(definition)?;
         transaction.commit_with(Durability::Sync)?;
-        self.inner.tables.lock().remove(&definition.name);
+        self.inner
+            .note_definition(&definition.name, Some(definition));
         Ok(())
     }
 
@@ -374,7 +364,7 @@ impl Database {
         Catalog::new(&self.inner.catalog, &transaction).find(name)
     }
 
-    fn known_definition(&self, name: &str) -> Result<TableDefinition> {
+    pub(super) fn known_definition(&self, name: &str) -> Result<TableDefinition> {
         let found = self.definition(name)?;
         paranoid!(
             found.as_ref().is_none_or(|found| found.name == name),
@@ -480,10 +470,12 @@ impl Inner {
             name: name.to_owned(),
             space,
             trees,
+            references: Vec::new(),
         };
         let transaction = Transaction::begin_own(&self.core, CATALOG_ISOLATION)?;
         Catalog::new(&self.catalog, &transaction).add(&definition)?;
         transaction.commit_with(Durability::Sync)?;
+        self.note_definition(name, Some(&definition));
         for (id, _) in &definition.trees {
             self.complete_tree(&opened, *id);
         }

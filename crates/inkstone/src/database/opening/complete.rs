@@ -12,6 +12,7 @@ use crate::control::ControlFile;
 use crate::database::background::Background;
 use crate::database::checkpoint::Checkpoints;
 use crate::database::recovery_listener::RecoveryListener;
+use crate::database::references::References;
 use crate::database::{Database, Inner};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoLeft;
@@ -115,6 +116,7 @@ impl Complete {
             catalog: parts.catalog,
             next_space: AtomicU32::new(parts.next_space),
             tables: Mutex::new(HashMap::default()),
+            references: References::default(),
             ddl: Mutex::new(()),
             checkpoints: Checkpoints::new(parts.control, parts.run_start),
             redo_left: parts.left,
