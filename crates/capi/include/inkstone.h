@@ -430,8 +430,8 @@ int ink_create_table_with(const ink_database *database, ink_slice name, const in
 int ink_drop_table(const ink_database *database, ink_slice name, ink_error *error);
 /* Open handles go on working. INK_ALREADY_EXISTS if there is a table of the new name. */
 int ink_rename_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
-/* As ink_rename_table, and references of other tables to `from` stay with that name: of a table that
- * takes another one's place, or gives its own up for it. */
+/* As ink_rename_table, and references of other tables to `from` stay with that name: of a table
+ * that takes another one's place, or gives its own up for it. */
 int ink_rename_table_alone(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
 
 /* What becomes of rows when the row goes, or changes its key, that they refer to. */
@@ -480,8 +480,8 @@ int ink_references_to(const ink_database *database, ink_slice parent, ink_visit_
 /* Goes up whenever a table is made, dropped, renamed or defined anew. */
 uint64_t ink_references_version(const ink_database *database);
 
-/* Drops `to` and gives its name and references to `from`, in one step: with an empty table this is how to
- * truncate. Open handles of `from` go on working, those of `to` get INK_NOT_FOUND. */
+/* Drops `to` and gives its name and references to `from`, in one step: with an empty table this is
+ * how to truncate. Open handles of `from` go on working, those of `to` get INK_NOT_FOUND. */
 int ink_replace_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);
 /* The same for `count` pairs, in one step: all or none. No table may be named twice. */
 int ink_replace_tables(const ink_database *database, const ink_slice *from, const ink_slice *to, size_t count,
