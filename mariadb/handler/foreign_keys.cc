@@ -122,8 +122,8 @@ bool ha_inkstone::concerns_children(const Reference &reference, const uchar *old
   return !reference.has_null(codec, old_record) && (!record || reference.differ(codec, old_record, record));
 }
 
-/* Whether the row may change, or go (`record` is nullptr): no child may be left that does not follow
-   it. Its own entries in other indexes are still there: a row that refers to itself is its own
+/* Whether the row may change, or go (`record` is nullptr): no child may be left that does not
+   follow it. Its own entries in other indexes are still there: a row that refers to itself is its own
    child, as in InnoDB. */
 int ha_inkstone::refuse_children(const uchar *old_record, const uchar *record)
 {

@@ -14,8 +14,9 @@
 #define FOREIGN_KEY_DROPPED "a foreign key that is dropped, and no index that has this name, which none has: "
 #define COLUMN_RENAMED "a column of foreign keys that is renamed, and no index that has this name: "
 
-/** Trees to drop and to rename, foreign keys to drop, and columns of theirs to rename, in order. Each step is noted as done before the next one begins,
-    and a step that was done already does nothing. */
+/** Trees to drop and to rename, foreign keys to drop, and columns of theirs to rename, in order.
+    Each step is noted as done before the next one begins, and a step that was done already does
+    nothing. */
 class AlterPlan
 {
 public:

@@ -56,8 +56,8 @@ impl ReferenceAction {
     }
 }
 
-/// A rule of a table, its child: each row has a row of the parent table that it refers to, or a NULL
-/// in its columns. Also called a foreign key.
+/// A rule of a table, its child: each row has a row of the parent table that it refers to, or a
+/// NULL in its columns. Also called a foreign key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// Its name.

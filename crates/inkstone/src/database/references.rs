@@ -168,8 +168,8 @@ impl Database {
         self.set_references_of(vec![(table, references)])
     }
 
-    /// [`set_references`](Self::set_references) for several tables in one durable step: all or none.
-    /// No table may be named twice.
+    /// [`set_references`](Self::set_references) for several tables in one durable step: all or
+    /// none. No table may be named twice.
     pub fn set_references_of(&self, tables: Vec<(&str, Vec<Reference>)>) -> Result<()> {
         let mut names = BTreeSet::new();
         for (table, references) in &tables {
