@@ -527,6 +527,11 @@ impl FilePageWriter {
 
     /// Room for so many bytes of images behind those that are there.
     fn make_room(&mut self, images_at: usize, bytes: usize) {
+        paranoid!(
+            images_at <= self.images.len(),
+            "images end at {images_at} of {} bytes",
+            self.images.len()
+        );
         let needed = images_at + bytes;
         if self.images.len() < needed {
             let mut images = AlignedBuffer::zeroed(needed.next_power_of_two());

@@ -200,7 +200,14 @@ fn write_together<'s>(
         atomic: false,
     });
     let mut operations: Vec<_> = operations.collect();
-    queue.run(&mut operations).into_iter().collect()
+    let results = queue.run(&mut operations);
+    paranoid!(
+        results.len() == operations.len(),
+        "{} results of {} writes of blocks",
+        results.len(),
+        operations.len()
+    );
+    results.into_iter().collect()
 }
 
 fn write_singly<'s>(

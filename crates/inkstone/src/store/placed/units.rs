@@ -141,6 +141,12 @@ impl Units {
         if length == 0 || length > self.free || length >= self.scarce {
             return None;
         }
+        paranoid!(
+            self.next <= self.count,
+            "units are sought from {} on, of {}",
+            self.next,
+            self.count
+        );
         let start = self
             .find(self.next, self.count, length)
             .or_else(|| self.find(0, self.count.min(self.next + length), length));
