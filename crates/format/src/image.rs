@@ -21,6 +21,7 @@ use crate::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::CParameter;
 
 /// Bytes in a unit: what unbuffered I/O takes.
 pub const UNIT_LEN: usize = 4096;
@@ -59,8 +60,14 @@ impl Codec {
     }
 }
 
-/// Levels of Zstandard, from fast to small.
+/// Levels of Zstandard, from fast to small. The first one looks for long repetitions alone: half
+/// its time goes by with short ones otherwise, and in rows of digits, which repeat a few of them by
+/// chance, those make the image larger.
 pub const ZSTD_LEVELS: RangeInclusive<u8> = 1..=19;
+/// Bytes that are a repetition for the first level.
+const MATCH_LEN: u32 = 7;
+/// And log2 of the places in a page that it remembers.
+const HASH_LOG: u32 = 13;
 
 /// How new images are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,14 +153,26 @@ fn compressor<'z>(
     level: u8,
 ) -> Option<&'z mut Compressor<'static>> {
     if zstd.is_none() {
-        *zstd = Some((level, Compressor::new(level.into()).ok()?));
+        // Of a level that there is not: it is set below.
+        *zstd = Some((0, Compressor::default()));
     }
     let (set, compressor) = zstd.as_mut()?;
     if *set != level {
-        compressor.set_compression_level(level.into()).ok()?;
+        set_level(compressor, level).ok()?;
         *set = level;
     }
     Some(compressor)
+}
+
+fn set_level(compressor: &mut Compressor<'static>, level: u8) -> std::io::Result<()> {
+    compressor.set_compression_level(level.into())?;
+    // 0: as the level has it.
+    let (match_len, hash_log) = match level {
+        1 => (MATCH_LEN, HASH_LOG),
+        _ => (0, 0),
+    };
+    compressor.set_parameter(CParameter::MinMatch(match_len))?;
+    compressor.set_parameter(CParameter::HashLog(hash_log))
 }
 
 thread_local! {
@@ -190,8 +209,9 @@ impl Made {
     }
 }
 
-/// Puts the image of a page into `room`, which has as many bytes as the page: with the rest of its
-/// last unit.
+/// Puts the compressed image of a page into `room`, with the rest of its last unit: it takes fewer
+/// bytes than the page. Where that saves no unit, the image is the page as it is ([`Codec::None`]),
+/// and `room` is left alone.
 pub fn make(
     compression: Compression,
     (id, lsn): (PageId, Lsn),
@@ -204,7 +224,6 @@ pub fn make(
     {
         return made;
     }
-    room[..page.len()].copy_from_slice(page);
     Made {
         codec: Codec::None,
         length: page.len() as u32,
@@ -363,7 +382,14 @@ mod tests {
             let (mut room, mut back) = (vec![1; 16384], vec![0; 16384]);
             let made = make(compression, (ID, Lsn(77)), &page, &mut room, &mut packer);
             assert_eq!((made.codec, made.unit_bytes()), expected);
-            unpack(made, ID, &room, &mut back).unwrap();
+            let image = match made.codec {
+                Codec::None => {
+                    assert!(room.iter().all(|&byte| byte == 1));
+                    &page
+                }
+                _ => &room,
+            };
+            unpack(made, ID, image, &mut back).unwrap();
             assert_eq!(back, page);
         }
     }
@@ -384,6 +410,15 @@ mod tests {
         );
         // The level of one page is not that of the next.
         assert_eq!(length(Compression::Zstd(1)), one);
+        let mut fresh = Packer::default();
+        let made = make(
+            Compression::Zstd(19),
+            (ID, Lsn(1)),
+            &text,
+            &mut room,
+            &mut fresh,
+        );
+        assert_eq!(made.length, nineteen);
         for (codec, level) in [(Codec::None, 1), (Codec::Lz4, 3), (Codec::Zstd, 0)] {
             assert_eq!(Compression::of(codec, level), None);
         }

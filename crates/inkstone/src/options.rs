@@ -276,7 +276,7 @@ options! {
     doublewrite_skip_fresh: bool = true, "Freshly initialised pages skip the doublewrite file: recovery rebuilds them from the log";
     page_placement: PagePlacement = PagePlacement::InPlace, "Where the pages of new tables are kept that do not say it themselves: in_place, each over its older version, with doublewrite; placed, each written once, to free space of the file";
     page_compression: PageCompression = PageCompression::Lz4, "How pages of new placed tables are compressed that do not say it themselves: none, lz4 or zstd";
-    page_compression_level: u64 = 3, "Level of zstd for new placed tables that do not say it themselves, 1 (fast) to 19 (small)";
+    page_compression_level: u64 = 1, "Level of zstd for new placed tables that do not say it themselves, 1 (fast) to 19 (small)";
     flush_method: FlushMethod = FlushMethod::ODirect, "How data files are written: fsync, O_DSYNC, O_DIRECT, O_DIRECT_NO_FSYNC";
     open_files: u64 = 0, "Files of tables that are open at once at most; the others are opened when they are used. At least 10 (0: half of the files that the process may have open, at most 16384)";
     io_backend: IoBackend = IoBackend::Auto, "auto, posix or io_uring";

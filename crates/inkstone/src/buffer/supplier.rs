@@ -26,10 +26,14 @@ const PAUSE_IDLE: Duration = Duration::from_secs(1);
 
 /// Threads for a pool of so many frames. A batch waits for the device four times, one after the
 /// other (copies, their sync, the pages in place, their sync), and each time behind whatever the
-/// clients read: the more they read, the fewer frames one thread supplies. In a small pool the
-/// batch of one thread is a large part of it already.
+/// clients read; or its pages are compressed before. The more clients read, the fewer frames one
+/// thread supplies. In a small pool the batch of one thread is a large part of it already.
 pub(crate) fn threads_for(frames: usize) -> usize {
-    if frames >= 16 * BATCH_PAGES_MAX { 3 } else { 1 }
+    match frames / BATCH_PAGES_MAX {
+        0..8 => 1,
+        8..16 => 2,
+        16.. => 3,
+    }
 }
 
 pub(crate) struct Supplier<'a> {

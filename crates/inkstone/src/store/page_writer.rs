@@ -23,7 +23,7 @@ use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::{Error, Result, invariant};
 use inkstone_format::header::{page_id, page_lsn, stamp_checksum};
-use inkstone_format::image::Packer;
+use inkstone_format::image::{Compression, Packer};
 use inkstone_io::AlignedBuffer;
 use inkstone_io::{Batch, MemoryHandle, Op, Vfs};
 use std::ops::Range;
@@ -44,7 +44,7 @@ pub(crate) struct FilePageWriter {
     /// With untorn writes: adjacent pages in one piece, as the kernel takes an untorn write from
     /// one buffer only.
     gather: AlignedBuffer,
-    /// Images of pages that are placed, and memory for making them.
+    /// Compressed images of pages that are placed, and memory for making them.
     images: AlignedBuffer,
     packer: Packer,
     counters: Arc<Counters>,
@@ -73,18 +73,26 @@ struct Extent<'x, 't> {
     /// Which of the targets they are.
     targets: Range<usize>,
     offset: u64,
-    /// Where their images are; `None`: they go to disk as they are, each at its own place.
-    images: Option<Range<usize>>,
+    bytes: usize,
+    /// Of pages that are placed, where the compressed image of each is; `None`: it goes to disk as
+    /// it is. Of others there are none.
+    images: Vec<Option<Range<usize>>>,
 }
 
-/// The images of pages of one file that is placed.
+impl Extent<'_, '_> {
+    fn is_placed(&self) -> bool {
+        !self.images.is_empty()
+    }
+}
+
+/// Pages of one file that is placed, with their units.
 struct PlacedPart {
     /// Which of the files.
     file: usize,
     /// Which of the targets is the first.
     first: usize,
     placings: Vec<Placing>,
-    /// Where the first image is.
+    /// Where the first compressed image is.
     images_at: usize,
 }
 
@@ -137,8 +145,9 @@ impl<'t, 'a> OpenTargets<'t, 'a> {
                     Extent {
                         file,
                         offset: first.file.offset(first.image.id.page),
+                        bytes: targets.len() * page_size as usize,
                         targets,
-                        images: None,
+                        images: Vec::new(),
                     }
                 })
             });
@@ -156,22 +165,25 @@ impl<'t, 'a> OpenTargets<'t, 'a> {
         let file = &self.files[part.file].0;
         let mut extents: Vec<Extent<'_, 't>> = Vec::new();
         let mut at = part.images_at;
-        for (n, placing) in part.placings.iter().enumerate() {
-            let (target, images) = (part.first + n, at..at + placing.unit_bytes());
-            at = images.end;
+        for (target, placing) in (part.first..).zip(&part.placings) {
+            let bytes = placing.unit_bytes();
+            let image = placing.is_compressed().then(|| at..at + bytes);
+            at = image.as_ref().map_or(at, |image| image.end);
             if let Some(last) = extents.last_mut()
-                && let Some(before) = &mut last.images
-                && last.offset + before.len() as u64 == placing.offset()
-                && before.len() + images.len() <= WRITE_BYTES_MAX as usize
+                && last.offset + last.bytes as u64 == placing.offset()
+                && last.bytes + bytes <= WRITE_BYTES_MAX as usize
             {
-                (before.end, last.targets.end) = (images.end, target + 1);
+                last.bytes += bytes;
+                last.targets.end = target + 1;
+                last.images.push(image);
                 continue;
             }
             extents.push(Extent {
                 file,
                 targets: target..target + 1,
                 offset: placing.offset(),
-                images: Some(images),
+                bytes,
+                images: vec![image],
             });
         }
         extents
@@ -420,9 +432,14 @@ impl FilePageWriter {
         let (protection, gather, images) = (&self.protection, &self.gather, &self.images);
         let operations = extents.iter().map(|extent| {
             let pages = &targets[extent.targets.clone()];
-            let atomic = matches!(protection, Protection::Atomic) && extent.images.is_none();
-            let buffers = if let Some(range) = &extent.images {
-                vec![&images[range.clone()]]
+            let atomic = matches!(protection, Protection::Atomic) && !extent.is_placed();
+            let buffers = if extent.is_placed() {
+                let pieces = pages.iter().zip(&extent.images);
+                let pieces = pieces.map(|(page, image)| match image {
+                    Some(image) => &images[image.clone()],
+                    None => &*page.image.bytes,
+                });
+                pieces.collect()
             } else if atomic && pages.len() > 1 {
                 vec![&gather[byte_range(&extent.targets, page_size)]]
             } else {
@@ -463,8 +480,8 @@ impl FilePageWriter {
         self.settle_places(targets, &parts)
     }
 
-    /// Makes the images of pages that are placed, and finds units for them. Those for which there
-    /// are none are refused.
+    /// Makes the images of pages that are placed and compressed, and finds units for all that are
+    /// placed. Those for which there are none are refused.
     fn place(&mut self, open: &OpenTargets<'_, '_>) -> Result<Vec<PlacedPart>> {
         let page_size = self.spaces.page_size() as usize;
         let mut parts = Vec::new();
@@ -474,11 +491,8 @@ impl FilePageWriter {
             let Some(placed) = targets[0].file.placed() else {
                 continue;
             };
-            let needed = images_at + targets.len() * page_size;
-            if self.images.len() < needed {
-                let mut images = AlignedBuffer::zeroed(needed.next_power_of_two());
-                images[..images_at].copy_from_slice(&self.images[..images_at]);
-                self.images = images;
+            if placed.compression() != Compression::None {
+                self.make_room(images_at, targets.len() * page_size);
             }
             let pages = targets.iter().map(|target| {
                 let image = target.image;
@@ -501,10 +515,29 @@ impl FilePageWriter {
                 part.placings.len(),
                 range.len()
             );
-            images_at += part.placings.iter().map(Placing::unit_bytes).sum::<usize>();
+            let compressed = part
+                .placings
+                .iter()
+                .filter(|placing| placing.is_compressed());
+            images_at += compressed.map(Placing::unit_bytes).sum::<usize>();
             parts.push(part);
         }
         Ok(parts)
+    }
+
+    /// Room for so many bytes of images behind those that are there.
+    fn make_room(&mut self, images_at: usize, bytes: usize) {
+        paranoid!(
+            images_at <= self.images.len(),
+            "images end at {images_at} of {} bytes",
+            self.images.len()
+        );
+        let needed = images_at + bytes;
+        if self.images.len() < needed {
+            let mut images = AlignedBuffer::zeroed(needed.next_power_of_two());
+            images[..images_at].copy_from_slice(&self.images[..images_at]);
+            self.images = images;
+        }
     }
 
     /// Writes maps for which much waits. What cannot be written now is later.
@@ -512,8 +545,7 @@ impl FilePageWriter {
         for part in parts {
             let file = &targets[part.first].file;
             if let Some(placed) = file.placed()
-                && placed.is_settling_due()
-                && let Err(error) = placed.settle()
+                && let Err(error) = placed.settle_if_due(Some(&mut *self.batch))
                 && error.is_final()
             {
                 return Err(error);
@@ -582,13 +614,10 @@ impl FilePageWriter {
             let pages = extent.targets.len() as u64;
             match result {
                 Ok(()) => {
-                    let bytes = match &extent.images {
-                        Some(images) => images.len() as u64,
-                        None => pages * u64::from(self.spaces.page_size()),
-                    };
                     self.counters.add(Counter::DataWriteCalls, 1);
                     self.counters.add(Counter::PagesWritten, pages);
-                    self.counters.add(Counter::PageBytesWritten, bytes);
+                    self.counters
+                        .add(Counter::PageBytesWritten, extent.bytes as u64);
                     written[extent.targets.clone()].fill(true);
                 }
                 Err(e) => {

@@ -1,8 +1,8 @@
 //! The file of a place map: its header, and two slots for each block.
 
 use super::super::open_files::OpenFiles;
-use super::super::table_file::TableFile;
-use super::Due;
+use super::super::table_file::{FileInUse, TableFile};
+use super::settling::Due;
 use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::{Error, Result};
@@ -10,12 +10,14 @@ use inkstone_format::SpaceId;
 use inkstone_format::place_map::{
     BLOCK_LEN, PlaceBlock, PlaceMapHeader, file_bytes, newer_reading, slot_offset,
 };
-use inkstone_io::{AlignedBuffer, Create, Directory, File, OpenOptions};
+use inkstone_io::{AlignedBuffer, Batch, Create, Directory, File, Op, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Bytes that are read together: slots of whole blocks.
 const READ: usize = 256 * BLOCK_LEN;
+/// Blocks that are written together, at most.
+const TOGETHER: usize = 256;
 /// How often the header is read, before it counts as damaged.
 const READS_MAX: usize = 3;
 
@@ -152,18 +154,29 @@ impl MapFile {
         grown.map_err(|e| Error::io("extend", self.path(), e))
     }
 
-    /// Writes blocks, each to its slot, and syncs.
-    pub fn write(&self, open_files: &OpenFiles, due: &[Due]) -> Result<()> {
+    /// Writes blocks, each to its slot, and syncs: side by side through a queue, if there is one.
+    pub fn write(
+        &self,
+        open_files: &OpenFiles,
+        due: &[Due],
+        mut queue: Option<&mut dyn Batch>,
+    ) -> Result<()> {
         let in_use = self.file.acquire(open_files, Create::Never)?;
-        let mut room = AlignedBuffer::zeroed(BLOCK_LEN);
+        let mut room = AlignedBuffer::zeroed(due.len().min(TOGETHER) * BLOCK_LEN);
         paranoid!(
             due.is_sorted_by(|a, b| a.number < b.number),
             "a block of the map is written twice at once"
         );
-        for due in due {
-            room.copy_from_slice(&due.bytes);
-            let offset = slot_offset(due.number, due.written);
-            let written = in_use.begin_write().write_at(&room, offset);
+        for due in due.chunks(TOGETHER) {
+            let slots = room.as_chunks_mut::<BLOCK_LEN>().0.iter_mut();
+            let slots = slots.zip(due).map(|(slot, due)| {
+                *slot = due.bytes;
+                (&*slot, slot_offset(due.number, due.written))
+            });
+            let written = match &mut queue {
+                Some(queue) => write_together(&in_use, slots, &mut **queue),
+                None => write_singly(&in_use, slots),
+            };
             written.map_err(|e| Error::io("write", self.path(), e))?;
         }
         if mutants::on(Mutant::PlacesUnsynced) {
@@ -171,6 +184,37 @@ impl MapFile {
         }
         in_use.sync()
     }
+}
+
+type Slot<'s> = (&'s [u8; BLOCK_LEN], u64);
+
+fn write_together<'s>(
+    in_use: &FileInUse<'_>,
+    slots: impl Iterator<Item = Slot<'s>>,
+    queue: &mut dyn Batch,
+) -> std::io::Result<()> {
+    let operations = slots.map(|(slot, offset)| Op::Write {
+        file: in_use.begin_write(),
+        buffers: vec![slot],
+        offset,
+        atomic: false,
+    });
+    let mut operations: Vec<_> = operations.collect();
+    let results = queue.run(&mut operations);
+    paranoid!(
+        results.len() == operations.len(),
+        "{} results of {} writes of blocks",
+        results.len(),
+        operations.len()
+    );
+    results.into_iter().collect()
+}
+
+fn write_singly<'s>(
+    in_use: &FileInUse<'_>,
+    mut slots: impl Iterator<Item = Slot<'s>>,
+) -> std::io::Result<()> {
+    slots.try_for_each(|(slot, offset)| in_use.begin_write().write_at(slot, offset))
 }
 
 /// The header, which is read again where it is not whole: a reading may have been wrong.

@@ -56,13 +56,15 @@
 
 mod attempts;
 mod map_file;
+mod settling;
+mod state;
 mod units;
+mod writing;
 
 use super::open_files::OpenFiles;
 use super::table_file::TableFile;
 use crate::counters::{Counter, Counters};
-use crate::mutants::{self, Mutant};
-use crate::paranoid::{MANY, paranoid};
+use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -70,27 +72,21 @@ use crate::{Error, Result};
 use attempts::Attempts;
 use inkstone_format::header::page_lsn;
 use inkstone_format::image::{self, Codec, Compression, Made, Packer, UNIT_LEN};
-use inkstone_format::place_map::{
-    BLOCK_LEN, BLOCK_PLACES, Place, PlaceBlock, PlaceMapHeader, encode_again, encode_block,
-    slot_offset,
-};
+use inkstone_format::place_map::{BLOCK_PLACES, Place, PlaceBlock, PlaceMapHeader, slot_offset};
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use inkstone_io::AlignedBuffer;
 use map_file::MapFile;
+use state::{Block, State};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Extent, Units};
 
 pub(super) use map_file::{is_empty_place_map, parse_place_map_file_name};
 pub use map_file::{is_place_map_file_name, place_map_file_name};
+pub(super) use state::Placing;
 
-/// The part of a file's units that may wait for a block of the map before that is written for
-/// them.
-const WAITING_PARTS: u32 = 8;
-/// So many may wait in any case.
-const WAITING_MIN: u32 = 256;
 /// A file grows by this part of itself, within these bounds.
-const GROWTH_PARTS: u32 = 8;
+const GROWTH_PARTS: u32 = 16;
 const GROWTH_UNITS: std::ops::RangeInclusive<u32> = 16..=4096;
 /// The file is cut when so many units at its end are free, and this part of it.
 const CUT_UNITS_MIN: u32 = 1024;
@@ -126,138 +122,11 @@ pub(crate) struct PlacedPages {
     lost: BTreeMap<u32, Error>,
 }
 
-#[derive(Debug)]
-struct State {
-    places: Vec<Place>,
-    blocks: Vec<Block>,
-    units: Units,
-    /// Units that blocks have waiting.
-    waiting: u32,
-}
-
-impl State {
-    /// Takes a block that was read, and the units of its pages; or the page in it that cannot be
-    /// where it is said to be.
-    fn take_block(&mut self, number: u32, block: &PlaceBlock) -> Result<(), (usize, String)> {
-        let mut named = Block {
-            written: block.written,
-            ..Block::default()
-        };
-        for (n, place) in block.places.iter().enumerate() {
-            if place.is_empty() {
-                continue;
-            }
-            named.named[n / 64] |= 1 << (n % 64);
-            if !self.units.occupy(extent_of(place)) {
-                let detail = format!(
-                    "the image of page {} is said to be in units {} to {} of {}, which are not \
-                     there, or another page's",
-                    number as usize * BLOCK_PLACES + n,
-                    place.unit,
-                    u64::from(place.unit) + u64::from(place.units()),
-                    self.units.count()
-                );
-                return Err((n, detail));
-            }
-        }
-        self.places.extend(&block.places);
-        self.blocks.push(named);
-        Ok(())
-    }
-
-    /// Each block has its pages, and what waits is counted.
-    fn check(&self) {
-        paranoid!(
-            self.places.len() == self.blocks.len() * BLOCK_PLACES,
-            "{} places in {} blocks of a map",
-            self.places.len(),
-            self.blocks.len()
-        );
-        let first = self.blocks.len().saturating_sub(MANY);
-        let waiting = self.blocks[first..].iter().flat_map(|block| &block.waiting);
-        let waiting: u32 = waiting.map(|extent| extent.length).sum();
-        paranoid!(
-            waiting <= self.waiting,
-            "{waiting} units wait in blocks, and {} in all",
-            self.waiting
-        );
-    }
-}
-
-/// What is to be known of a block of the map.
-#[derive(Debug, Default)]
-struct Block {
-    /// How often it was written, and is durable.
-    written: u64,
-    is_dirty: bool,
-    /// Pages the present place of which a slot names, or may.
-    named: [u64; BLOCK_PLACES.div_ceil(64)],
-    /// Units that a slot names, and no page has any more.
-    waiting: Vec<Extent>,
-}
-
-impl Block {
-    fn is_named(&self, page: usize) -> bool {
-        self.named[page / 64] >> (page % 64) & 1 == 1
-    }
-    fn forget_name(&mut self, page: usize) {
-        self.named[page / 64] &= !(1 << (page % 64));
-    }
-}
-
-/// A block that is being written.
-struct Due {
-    number: u32,
-    bytes: [u8; inkstone_format::place_map::BLOCK_LEN],
-    /// How often it was written, with this.
-    written: u64,
-    /// Free when it is durable.
-    waiting: Vec<Extent>,
-}
-
-impl Due {
-    /// It is to be written once more, to its other slot.
-    fn again(&mut self) {
-        self.written += 1;
-        encode_again(&mut self.bytes);
-    }
-}
-
-/// An image that has units, and is to be written there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Placing {
-    pub page: PageNo,
-    pub place: Place,
-}
-
-impl Placing {
-    /// Bytes of its units.
-    pub fn unit_bytes(&self) -> usize {
-        self.place.units() as usize * UNIT_LEN
-    }
-
-    /// Where they are in the file.
-    pub fn offset(&self) -> u64 {
-        u64::from(self.place.unit) * UNIT_LEN as u64
-    }
-
-    fn extent(&self) -> Extent {
-        extent_of(&self.place)
-    }
-}
-
 /// What the first unit of the file is for.
 const HEADER: Extent = Extent {
     start: 0,
     length: 1,
 };
-
-fn extent_of(place: &Place) -> Extent {
-    Extent {
-        start: place.unit,
-        length: place.units(),
-    }
-}
 
 /// What placed pages share with the files of the database.
 pub(super) struct Shared {
@@ -388,11 +257,7 @@ impl PlacedPages {
     /// there is anything wrong with it.
     pub fn unpack(&self, number: PageNo, place: &Place, image: &[u8], page: &mut [u8]) -> bool {
         let id = PageId::new(self.space, number);
-        let made = Made {
-            codec: place.codec,
-            length: place.length,
-        };
-        image::unpack(made, id, image, page).is_ok()
+        image::unpack(made_of(place), id, image, page).is_ok()
             && page_lsn(page) == place.lsn
             && self.place(number) == *place
     }
@@ -450,167 +315,6 @@ impl PlacedPages {
         Ok(())
     }
 
-    /// Makes the images of some pages, one behind the other in `room`, and finds units for them.
-    /// Those for which there are none are left out; the error says why.
-    pub fn prepare<'p>(
-        &self,
-        pages: impl Iterator<Item = (PageNo, Lsn, &'p [u8])>,
-        room: &mut [u8],
-        packer: &mut Packer,
-    ) -> (Vec<Placing>, Option<Error>) {
-        let (mut at, mut made, mut compressed) = (0, Vec::new(), 0);
-        for (page, lsn, bytes) in pages {
-            let id = PageId::new(self.space, page);
-            let compression = if self.attempts.is_due() {
-                self.compression
-            } else {
-                Compression::None
-            };
-            let image = image::make(compression, (id, lsn), bytes, &mut room[at..], packer);
-            self.attempts.note(image.codec != Codec::None);
-            compressed += u64::from(image.codec != Codec::None);
-            at += image.unit_bytes();
-            made.push((page, lsn, image));
-        }
-        self.counters.add(Counter::PagesCompressed, compressed);
-        let units = (at / UNIT_LEN) as u32;
-        paranoid!(
-            at <= room.len() && at.is_multiple_of(UNIT_LEN) && !made.is_empty(),
-            "{} images take {at} bytes of {}",
-            made.len(),
-            room.len()
-        );
-        match self.take_all(&made, units) {
-            Ok(placings) => (placings, None),
-            // Some of them at least: what they leave is free when the map is settled.
-            Err(error) => (self.take_some(&made), Some(error)),
-        }
-    }
-
-    fn take_all(&self, made: &[(PageNo, Lsn, Made)], units: u32) -> Result<Vec<Placing>> {
-        loop {
-            if let Some(placings) = self.try_take_all(made, units) {
-                return Ok(placings);
-            }
-            if self.state.lock().waiting > units {
-                self.settle()?;
-                if let Some(placings) = self.try_take_all(made, units) {
-                    return Ok(placings);
-                }
-            }
-            let growing = self.growing.lock();
-            let step = growth(self.state.lock().units.count()).max(units);
-            let grown = match self.grow_by(step) {
-                Err(Error::DiskFull { .. }) if step > units => self.grow_by(units),
-                grown => grown,
-            };
-            drop(growing);
-            match grown {
-                Err(error @ Error::DiskFull { .. }) => {
-                    self.settle()?;
-                    return self.try_take_all(made, units).ok_or(error);
-                }
-                grown => grown?,
-            }
-        }
-    }
-
-    /// The first of them, as many as find a place, of the reserve too.
-    fn take_some(&self, made: &[(PageNo, Lsn, Made)]) -> Vec<Placing> {
-        let mut state = self.state.lock();
-        let placings = made
-            .iter()
-            .map_while(|&(page, lsn, Made { codec, length })| {
-                let unit = state.units.take(length.div_ceil(UNIT_LEN as u32))?.start;
-                let place = Place {
-                    unit,
-                    length,
-                    codec,
-                    lsn,
-                };
-                Some(Placing { page, place })
-            });
-        placings.collect()
-    }
-
-    /// One run for all, else one for each; `None` if some find no place.
-    fn try_take_all(&self, made: &[(PageNo, Lsn, Made)], units: u32) -> Option<Vec<Placing>> {
-        let mut state = self.state.lock();
-        if state.units.free() < units.saturating_add(self.reserve()) {
-            return None;
-        }
-        let mut run = state.units.take(units).map(|extent| extent.start);
-        let mut placings = Vec::with_capacity(made.len());
-        for &(page, lsn, Made { codec, length }) in made {
-            let needed = length.div_ceil(UNIT_LEN as u32);
-            let unit = match &mut run {
-                Some(next) => {
-                    let unit = *next;
-                    *next += needed;
-                    Some(unit)
-                }
-                None => state.units.take(needed).map(|extent| extent.start),
-            };
-            let Some(unit) = unit else {
-                for placing in &placings {
-                    state.units.give_back(Placing::extent(placing));
-                }
-                return None;
-            };
-            let place = Place {
-                unit,
-                length,
-                codec,
-                lsn,
-            };
-            placings.push(Placing { page, place });
-        }
-        paranoid!(
-            placings.len() == made.len(),
-            "{} of {} images have a place",
-            placings.len(),
-            made.len()
-        );
-        Some(placings)
-    }
-
-    /// Units that are left for when the disk is full: a page that is written there leaves its own,
-    /// so pages go on being written, a few at a time.
-    fn reserve(&self) -> u32 {
-        2 * self.page_size.div_ceil(UNIT_LEN as u32)
-    }
-
-    /// Images that could not be written: their units are free again.
-    pub fn give_up(&self, placings: &[Placing]) {
-        let mut state = self.state.lock();
-        for placing in placings {
-            state.units.give_back(placing.extent());
-        }
-    }
-
-    /// Images that are durable: the pages are there from now on.
-    pub fn land(&self, placings: &[Placing]) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        for placing in placings {
-            let page = placing.page.0 as usize;
-            paranoid!(
-                !placing.place.is_empty(),
-                "page {} is placed nowhere",
-                placing.page
-            );
-            let Some(place) = state.places.get_mut(page) else {
-                // The tablespace was cut meanwhile.
-                state.units.give_back(placing.extent());
-                continue;
-            };
-            let old = std::mem::replace(place, placing.place);
-            let block = &mut state.blocks[page / BLOCK_PLACES];
-            state.waiting += block.leave(page % BLOCK_PLACES, &old, &mut state.units);
-        }
-        self.is_dirty.store(true, Ordering::Release);
-    }
-
     /// Pages from `from` on are gone.
     pub fn cut(&self, from: u32) {
         let mut state = self.state.lock();
@@ -623,149 +327,6 @@ impl PlacedPages {
             }
         }
         self.is_dirty.store(true, Ordering::Release);
-    }
-
-    /// Whether so much waits for the map that it is to be written now.
-    pub fn is_settling_due(&self) -> bool {
-        let state = self.state.lock();
-        state.waiting > (state.units.count() / WAITING_PARTS).max(WAITING_MIN)
-    }
-
-    /// Writes the blocks of the map that do not say where their pages are, and makes them durable;
-    /// then the units that pages had before are free.
-    pub fn settle(&self) -> Result<()> {
-        // First: what another thread is writing is not durable before that has ended.
-        let _settling = self.settling.lock();
-        if !self.is_dirty.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        self.poison.check()?;
-        let mut due = self.take_due();
-        if due.is_empty() {
-            return Ok(());
-        }
-        let images = self.sync_images();
-        let first = images.and_then(|()| self.map.write(&self.open_files, &due));
-        // Only now: one of the slots is whole whenever power is lost.
-        let second = first.clone().and_then(|()| {
-            due.iter_mut().for_each(Due::again);
-            self.map.write(&self.open_files, &due)
-        });
-        let slots = usize::from(first.is_ok()) + usize::from(second.is_ok());
-        let bytes = (slots * due.len() * BLOCK_LEN) as u64;
-        self.counters.add(Counter::PlaceMapBytes, bytes);
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let mut freed = 0;
-        paranoid!(
-            due.len() <= state.blocks.len(),
-            "{} blocks of {} were written",
-            due.len(),
-            state.blocks.len()
-        );
-        for due in due {
-            let block = &mut state.blocks[due.number as usize];
-            // The next goes to the slot that is not known to be durable.
-            block.written = match (&first, &second) {
-                (Err(_), _) => block.written,
-                (Ok(()), Err(_)) => block.written + 1,
-                (Ok(()), Ok(())) => due.written,
-            };
-            if second.is_err() {
-                block.is_dirty = true;
-                block.waiting.extend(due.waiting);
-                continue;
-            }
-            for extent in due.waiting {
-                state.units.give_back(extent);
-                freed += extent.length;
-            }
-        }
-        paranoid!(
-            freed <= state.waiting,
-            "{freed} units are free of {} that waited",
-            state.waiting
-        );
-        state.waiting -= freed;
-        if second.is_err() {
-            self.is_dirty.store(true, Ordering::Release);
-        }
-        second
-    }
-
-    /// What a block is about to name is durable: the page writer has seen to that, but for pages
-    /// that were written past it.
-    fn sync_images(&self) -> Result<()> {
-        if !self.is_unsynced.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        let in_use = self
-            .data
-            .acquire(&self.open_files, inkstone_io::Create::Never);
-        let synced = in_use.and_then(|in_use| in_use.sync());
-        if synced.is_err() {
-            self.is_unsynced.store(true, Ordering::Release);
-        }
-        synced
-    }
-
-    /// Writes a page past the page writer; it is durable when the map has been settled.
-    pub fn write(&self, page: PageNo, bytes: &[u8]) -> Result<()> {
-        paranoid!(
-            bytes.len() == self.page_size as usize,
-            "{} bytes are written as page {page}",
-            bytes.len()
-        );
-        let mut room = AlignedBuffer::zeroed(self.page_size as usize);
-        let pages = std::iter::once((page, page_lsn(bytes), bytes));
-        let (placings, error) = self.prepare(pages, &mut room, &mut self.packer.lock());
-        if let Some(error) = error {
-            self.give_up(&placings);
-            return Err(error);
-        }
-        let written = placings.iter().try_for_each(|placing| {
-            let in_use = self
-                .data
-                .acquire(&self.open_files, inkstone_io::Create::Never)?;
-            let image = &room[..placing.unit_bytes()];
-            let written = in_use.begin_write().write_at(image, placing.offset());
-            let id = PageId::new(self.space, page);
-            written.map_err(|e| Error::io(format!("write page {id} to"), self.data.path(), e))
-        });
-        if written.is_err() {
-            self.give_up(&placings);
-            return written;
-        }
-        self.is_unsynced.store(true, Ordering::Release);
-        self.land(&placings);
-        Ok(())
-    }
-
-    fn take_due(&self) -> Vec<Due> {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        self.is_dirty.store(false, Ordering::Release);
-        state.check();
-        let mut due = Vec::new();
-        for (number, block) in state.blocks.iter_mut().enumerate() {
-            if !std::mem::take(&mut block.is_dirty) {
-                continue;
-            }
-            let first = number * BLOCK_PLACES;
-            let places = &state.places[first..first + BLOCK_PLACES];
-            let written = block.written + 1;
-            // From now on it may be what a crash leaves.
-            for (n, place) in places.iter().enumerate() {
-                block.named[n / 64] |= u64::from(!place.is_empty()) << (n % 64);
-            }
-            due.push(Due {
-                number: number as u32,
-                bytes: encode_block(number as u32, written, places),
-                written,
-                waiting: std::mem::take(&mut block.waiting),
-            });
-        }
-        due
     }
 
     /// Gives the free end of the file back to the file system, if it is long.
@@ -797,22 +358,11 @@ impl PlacedPages {
     /// Reads a page, whichever checksum it has; one that was never written is zeroes. The page LSN
     /// that it must have.
     pub fn read(&self, page: PageNo, buffer: &mut [u8]) -> Result<Option<Lsn>> {
-        let idle = self.idle.lock().pop();
-        let mut room = idle.unwrap_or_else(|| AlignedBuffer::zeroed(self.page_size as usize));
-        let read = self.read_into(page, buffer, &mut room);
-        let mut idle = self.idle.lock();
-        if idle.len() < IDLE_BUFFERS_MAX {
-            idle.push(room);
-        }
-        read
-    }
-
-    fn read_into(
-        &self,
-        page: PageNo,
-        buffer: &mut [u8],
-        room: &mut AlignedBuffer,
-    ) -> Result<Option<Lsn>> {
+        paranoid!(
+            buffer.len() == self.page_size as usize,
+            "page {page} is read into {} bytes",
+            buffer.len()
+        );
         loop {
             let place = self.place(page);
             if place.is_lost() {
@@ -822,7 +372,11 @@ impl PlacedPages {
                 buffer.fill(0);
                 return Ok(None);
             }
-            let read = self.read_image(page, &place, room, buffer);
+            let read = if place.codec == Codec::None && place.length == self.page_size {
+                self.read_units(page, &place, buffer)
+            } else {
+                self.read_packed(page, &place, buffer)
+            };
             // Its units may be another page's by now if it was placed anew meanwhile.
             if self.place(page) == place {
                 return read.map(|()| Some(place.lsn));
@@ -849,62 +403,53 @@ impl PlacedPages {
         }
     }
 
-    fn read_image(
-        &self,
-        page: PageNo,
-        place: &Place,
-        room: &mut AlignedBuffer,
-        buffer: &mut [u8],
-    ) -> Result<()> {
-        let id = PageId::new(self.space, page);
+    fn read_packed(&self, page: PageNo, place: &Place, buffer: &mut [u8]) -> Result<()> {
+        let corrupt = |c| Error::corrupt_page(self.data.path(), PageId::new(self.space, page), c);
         let units = place.units() as usize * UNIT_LEN;
-        paranoid!(
-            buffer.len() == self.page_size as usize,
-            "page {id} is read into {} bytes",
-            buffer.len()
-        );
-        let Some(room) = room.get_mut(..units) else {
+        if units > self.page_size as usize {
             let detail = format!("an image of {} bytes", place.length);
-            return Err(Error::corrupt_page(
-                self.data.path(),
-                id,
-                Corrupt::at(0, detail),
-            ));
-        };
+            return Err(corrupt(Corrupt::at(0, detail)));
+        }
+        let idle = self.idle.lock().pop();
+        let mut room = idle.unwrap_or_else(|| AlignedBuffer::zeroed(self.page_size as usize));
+        let read = self.read_units(page, place, &mut room[..units]);
+        let unpacked = read.and_then(|()| {
+            let id = PageId::new(self.space, page);
+            image::unpack(made_of(place), id, &room, buffer).map_err(corrupt)
+        });
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_BUFFERS_MAX {
+            idle.push(room);
+        }
+        unpacked
+    }
+
+    fn read_units(&self, page: PageNo, place: &Place, bytes: &mut [u8]) -> Result<()> {
+        paranoid!(
+            bytes.len() == place.units() as usize * UNIT_LEN,
+            "{} units are read into {} bytes",
+            place.units(),
+            bytes.len()
+        );
         let in_use = self
             .data
             .acquire(&self.open_files, inkstone_io::Create::Never)?;
         let offset = u64::from(place.unit) * UNIT_LEN as u64;
-        let read = in_use.bytes().read_at(room, offset);
+        let read = in_use.bytes().read_at(bytes, offset);
         drop(in_use);
-        read.map_err(|e| Error::io(format!("read page {id} of"), self.data.path(), e))?;
+        read.map_err(|e| {
+            let id = PageId::new(self.space, page);
+            Error::io(format!("read page {id} of"), self.data.path(), e)
+        })?;
         self.counters.add(Counter::DataReadCalls, 1);
-        let made = Made {
-            codec: place.codec,
-            length: place.length,
-        };
-        image::unpack(made, id, room, buffer)
-            .map_err(|c| Error::corrupt_page(self.data.path(), id, c))
+        Ok(())
     }
 }
 
-impl Block {
-    /// A page of it has left its place: how many units wait until the block is durable again.
-    fn leave(&mut self, page: usize, old: &Place, units: &mut Units) -> u32 {
-        paranoid!(page < BLOCK_PLACES, "page {page} of a block");
-        self.is_dirty = true;
-        if old.is_empty() {
-            return 0;
-        }
-        let extent = extent_of(old);
-        if self.is_named(page) && !mutants::on(Mutant::UnitsFreedEarly) {
-            self.forget_name(page);
-            self.waiting.push(extent);
-            extent.length
-        } else {
-            units.give_back(extent);
-            0
-        }
+fn made_of(place: &Place) -> Made {
+    Made {
+        codec: place.codec,
+        length: place.length,
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Units {
     free: u32,
     /// Where the search begins: behind what was taken last.
     next: u32,
+    /// So many side by side were not found since units were last given back.
+    scarce: u32,
 }
 
 const BITS: u32 = u64::BITS;
@@ -29,6 +31,7 @@ impl Units {
             count: 0,
             free: 0,
             next: 0,
+            scarce: u32::MAX,
         };
         units.grow(count);
         units
@@ -65,6 +68,7 @@ impl Units {
     pub fn grow(&mut self, count: u32) {
         paranoid!(count >= self.count, "{} units grow to {count}", self.count);
         self.words.resize(count.div_ceil(BITS) as usize, 0);
+        self.scarce = u32::MAX;
         self.free += count - self.count;
         self.count = count;
     }
@@ -134,12 +138,22 @@ impl Units {
 
     /// Takes so many units side by side: those that come next, round the file.
     pub fn take(&mut self, length: u32) -> Option<Extent> {
-        if length == 0 || length > self.free {
+        if length == 0 || length > self.free || length >= self.scarce {
             return None;
         }
+        paranoid!(
+            self.next <= self.count,
+            "units are sought from {} on, of {}",
+            self.next,
+            self.count
+        );
         let start = self
             .find(self.next, self.count, length)
-            .or_else(|| self.find(0, self.count.min(self.next + length), length))?;
+            .or_else(|| self.find(0, self.count.min(self.next + length), length));
+        let Some(start) = start else {
+            self.scarce = length;
+            return None;
+        };
         let extent = Extent { start, length };
         paranoid!(
             (start..start + length).all(|unit| !self.is_taken(unit)),
@@ -212,6 +226,7 @@ impl Units {
             self.words[(unit / BITS) as usize] &= !(1 << (unit % BITS));
         }
         self.free += extent.length;
+        self.scarce = u32::MAX;
     }
 }
 
