@@ -376,6 +376,11 @@ impl PlacedPages {
         u64::from(self.state.lock().units.count()) * UNIT_LEN as u64
     }
 
+    /// Bytes of the units that are free.
+    pub fn free_bytes(&self) -> u64 {
+        u64::from(self.state.lock().units.free()) * UNIT_LEN as u64
+    }
+
     /// Bytes of the units that pages have.
     #[cfg(test)]
     pub fn live_bytes(&self) -> u64 {
