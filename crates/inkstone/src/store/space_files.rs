@@ -388,7 +388,12 @@ impl SpaceFiles {
             }
             work();
         });
-        outcome.into_inner()
+        let (left, outcome) = (left.into_inner().len(), outcome.into_inner());
+        paranoid!(
+            outcome.is_err() || left == 0,
+            "{left} place maps were left out"
+        );
+        outcome
     }
 
     fn placed_files(&self) -> Vec<Arc<SpaceFile>> {
