@@ -181,11 +181,12 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   if (is_outdated())
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   if (info->error_if_not_empty || leaves_rows_out(info) || refused_option(thd(), info->create_info) ||
-      alters_pages(thd(), table->s, info->create_info, access.share->engine_table()) ||
       table->s->tmp_table != NO_TMP_TABLE || altered->versioned() != table->versioned() || altered->s->long_unique_table)
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   try
   {
+    if (alters_pages(thd(), table, info->create_info))
+      return HA_ALTER_INPLACE_NOT_SUPPORTED;
     const std::vector<Field *> columns= old_columns(info);
     /* Defaults come first: what InnoDB warns of, which makes more tables anew in place, is said
        where the server copies here, too. */

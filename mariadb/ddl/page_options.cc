@@ -3,12 +3,13 @@
 
    A table is what its file is: what the definition says counts when the file is made. An ALTER that
    does not name it, TRUNCATE and CREATE .. LIKE make a file like the one that is there, whatever
-   the server's variables say by then. */
+   the server's variables say by then. Only EXCHANGE PARTITION gives a table a file that its
+   definition contradicts; the next file is as the definition says. */
 #include "ddl/page_options.h"
-#include "ddl/partitions.h"
 #include "handler/ha_inkstone.h"
 #include "server/variables.h"
 #include "create_options.h"
+#include "ha_partition.h"
 #include <algorithm>
 
 /* Values of options, with the server's definitions of them below. */
@@ -68,16 +69,21 @@ static ulonglong level_in(const HA_CREATE_INFO *info)
 
 const char *page_contradiction(const HA_CREATE_INFO *info)
 {
+  /* The server shows 64 characters. */
   const bool compressed= is_compressed_format(info->row_type, info->key_block_size);
+  const bool by_format= info->row_type == ROW_TYPE_COMPRESSED;
   if (compressed && says_not_compressed(info))
-    return "PAGE_COMPRESSED=0 with ROW_FORMAT=COMPRESSED or KEY_BLOCK_SIZE";
+    return by_format ? "PAGE_COMPRESSED=0 with ROW_FORMAT=COMPRESSED" : "PAGE_COMPRESSED=0 with KEY_BLOCK_SIZE";
   if (level_in(info) && !says_compressed(info))
     return "PAGE_COMPRESSION_LEVEL without PAGE_COMPRESSED=1";
   if (placement_in(info) != PLACEMENT_IN_PLACE)
     return nullptr;
   if (says_compressed(info))
     return "PAGE_PLACEMENT=in_place with PAGE_COMPRESSED=1";
-  return compressed ? "PAGE_PLACEMENT=in_place with ROW_FORMAT=COMPRESSED or KEY_BLOCK_SIZE" : nullptr;
+  if (!compressed)
+    return nullptr;
+  return by_format ? "PAGE_PLACEMENT=in_place with ROW_FORMAT=COMPRESSED"
+                   : "PAGE_PLACEMENT=in_place with KEY_BLOCK_SIZE";
 }
 
 static bool add_option(void *options, ink_slice name, ink_slice value)
@@ -148,20 +154,53 @@ static bool names_pages(THD *thd, const TABLE_SHARE *altered, const HA_CREATE_IN
          is_compressed_format(altered->row_type, altered->key_block_size);
 }
 
-bool alters_pages(THD *thd, const TABLE_SHARE *altered, const HA_CREATE_INFO *info, const ink_table *table)
+/* The engine's tables of one of the server: those of its partitions. */
+static std::vector<const ink_table *> engine_tables_of(const TABLE *table)
 {
-  if (!names_pages(thd, altered, info))
+  std::vector<const ink_table *> found;
+  handler *const alone[]= {table->file, nullptr};
+  handler *const *parts= table->part_info ? static_cast<ha_partition *>(table->file)->get_child_handlers() : alone;
+  for (; *parts; parts++)
+    if (const ink_table *opened= static_cast<const ha_inkstone *>(*parts)->engine_table())
+      found.push_back(opened);
+  return found;
+}
+
+static bool says(const PageOptions &options, const std::pair<std::string, std::string> &option)
+{
+  return std::find(options.begin(), options.end(), option) != options.end();
+}
+
+/* An ALTER is asked of each partition, and done in place as soon as one of them agrees: so each
+   answers for all. */
+bool alters_pages(THD *thd, const TABLE *altered, const HA_CREATE_INFO *info)
+{
+  if (!names_pages(thd, altered->s, info))
     return false;
-  const PageOptions wanted= options_in(info), has= page_options_of(table);
-  bool says_where= false;
-  for (const auto &option : wanted)
+  const PageOptions wanted= options_in(info);
+  for (const ink_table *table : engine_tables_of(altered))
   {
-    if (std::find(has.begin(), has.end(), option) == has.end())
-      return true;
-    says_where= says_where || option.first == "page_placement" || option.second != "none";
+    const PageOptions has= page_options_of(table);
+    for (const auto &option : wanted)
+      if (!says(has, option))
+        return true;
   }
+  const auto says_where= [](const std::pair<std::string, std::string> &option) {
+    return option.first == "page_placement" || option.second != "none";
+  };
   /* What the server's variables say now is for a new file. */
-  return !says_where;
+  return std::none_of(wanted.begin(), wanted.end(), says_where);
+}
+
+/* Whether a table is another one than its definition says. Compressed by another codec it is none:
+   which one that is, the definition leaves open, but for a level. */
+static bool is_contradicted(const PageOptions &has, const HA_CREATE_INFO *info)
+{
+  const bool is_packed= !says(has, {"page_compression", "none"});
+  for (const auto &option : options_in(info))
+    if (option.first == "page_compression" ? is_packed == (option.second == "none") : !says(has, option))
+      return true;
+  return false;
 }
 
 /* The table that the statement makes another one of; nullptr: there is none, or it is another
@@ -187,24 +226,17 @@ static const TABLE *original(THD *thd)
   return table && table->file && table->file->partition_ht() == inkstone_hton ? table : nullptr;
 }
 
-int page_options_for(THD *thd, const HA_CREATE_INFO *info, PageOptions *options)
+void page_options_for(THD *thd, const HA_CREATE_INFO *info, PageOptions *options)
 {
   const TABLE *copied= original(thd);
   if (!copied || names_pages(thd, copied->s, info))
   {
     *options= options_in(info);
-    return 0;
+    return;
   }
-  std::vector<std::string> names;
-  TableName name(copied->s->normalized_path.str);
-  if (copied->part_info)
-    if (int failed= partitions_of(thd, name.text(), &names))
-      return failed;
-  names.push_back(name.text());
-  ink_error error;
-  OwnedTable opened;
-  if (open_table(slice_of(names[0]), &opened, &error))
-    return handler_error(thd, error);
-  *options= page_options_of(opened.get());
-  return 0;
+  const std::vector<const ink_table *> tables= engine_tables_of(copied);
+  if (!tables.empty())
+    *options= page_options_of(tables[0]);
+  if (tables.empty() || is_contradicted(*options, info))
+    *options= options_in(info);
 }

@@ -24,9 +24,10 @@ PageOptions page_options_of(const ink_table *table);
 /** Whether the pages of one are compressed. */
 bool has_compressed_pages(const ink_table *table);
 /** What a new table is to be made with: as its definition says, or as the table is that the
-    statement copies. What is left open the server's variables say. */
-int page_options_for(THD *thd, const HA_CREATE_INFO *info, PageOptions *options);
+    statement copies, if its definition does not contradict that. What is left open the server's
+    variables say. */
+void page_options_for(THD *thd, const HA_CREATE_INFO *info, PageOptions *options);
 /** Whether an ALTER asks for pages that are kept otherwise than those of the table are. */
-bool alters_pages(THD *thd, const TABLE_SHARE *altered, const HA_CREATE_INFO *info, const ink_table *table);
+bool alters_pages(THD *thd, const TABLE *altered, const HA_CREATE_INFO *info);
 
 #endif

@@ -127,8 +127,7 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
   {
     if (int failed= foreign_keys_for(ha_thd(), table, form, info, &foreign_keys))
       return failed;
-    if (int failed= page_options_for(ha_thd(), info, &pages))
-      return failed;
+    page_options_for(ha_thd(), info, &pages);
     for (uint i= 0; i < form->s->keys; i++)
       if (i != form->s->primary_key)
         trees.push_back(slice_of(form->key_info[i].name));

@@ -51,8 +51,7 @@ int ha_inkstone::info(uint flag)
       return failed;
     /* Its file, which holds nothing, is not the one that it waits for. */
     if (access.share->is_discarded())
-      found.rows= found.clustered_pages= found.long_value_bytes= found.secondary_pages= found.file_bytes=
-          found.allocated_bytes= 0;
+      found.rows= found.clustered_pages= found.long_value_bytes= found.secondary_pages= found.free_bytes= 0;
     stats.records= found.rows;
     /* The optimizer takes 0 and 1 for exact. */
     if (!stats.records && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN)))
@@ -61,7 +60,7 @@ int ha_inkstone::info(uint flag)
     clustered_pages= found.clustered_pages;
     stats.data_file_length= found.clustered_pages * found.page_bytes + found.long_value_bytes;
     stats.index_file_length= found.secondary_pages * found.page_bytes;
-    stats.delete_length= found.file_bytes - found.allocated_bytes;
+    stats.delete_length= found.free_bytes;
     stats.mean_rec_length= static_cast<ulong>(
         found.rows ? stats.data_file_length / found.rows : 0);
     stats.block_size= static_cast<uint>(found.page_bytes);

@@ -123,8 +123,8 @@ bool ha_inkstone::concerns_children(const Reference &reference, const uchar *old
 }
 
 /* Whether the row may change, or go (`record` is nullptr): no child may be left that does not
-   follow it. Its own entries in other indexes are still there: a row that refers to itself is its own
-   child, as in InnoDB. */
+   follow it. Its own entries in other indexes are still there: a row that refers to itself is its
+   own child, as in InnoDB. */
 int ha_inkstone::refuse_children(const uchar *old_record, const uchar *record)
 {
   if (!checks_references)

@@ -118,6 +118,8 @@ public:
 
   /* ddl/page_options.cc */
   enum row_type get_row_type() const override;
+  /** nullptr while it is not open. */
+  const ink_table *engine_table() const { return access.share ? access.share->engine_table() : nullptr; }
 
   /* ddl/tables.cc */
   int create(const char *name, TABLE *form, HA_CREATE_INFO *info) override;

@@ -572,6 +572,9 @@ typedef struct ink_table_estimates {
   uint64_t secondary_pages;
   uint64_t page_bytes;
   uint64_t file_bytes;
+  /* Of the file, those that no page has. */
+  uint64_t free_bytes;
+  /* Of pages as they are in memory: in a file they take fewer when they are compressed. */
   uint64_t allocated_bytes;
   /* Of the allocated ones those of long values, with pages about to be freed. */
   uint64_t long_value_bytes;

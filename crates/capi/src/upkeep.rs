@@ -16,6 +16,7 @@ pub struct ink_table_estimates {
     secondary_pages: u64,
     page_bytes: u64,
     file_bytes: u64,
+    free_bytes: u64,
     allocated_bytes: u64,
     long_value_bytes: u64,
 }
@@ -54,6 +55,7 @@ pub unsafe extern "C" fn ink_estimate_table(
                 secondary_pages: found.secondary_pages,
                 page_bytes,
                 file_bytes: found.file_bytes,
+                free_bytes: found.free_bytes,
                 allocated_bytes: found.allocated_bytes,
                 long_value_bytes: found.long_value_bytes,
             },

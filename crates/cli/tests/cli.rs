@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SMALL, json, json_ok, run};
-use inkstone::{Database, Isolation, Options};
+use inkstone::{Database, Isolation, Options, PageCompression, PagePlacement, TableOptions};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -566,4 +566,63 @@ fn check_verify_writes_nothing(directory: &Path) {
     assert_eq!(verified["opening"]["clean"], false);
     assert_eq!(verified["tables"][1]["trees"][0]["rows"], 3);
     assert!(traces(directory) == before);
+}
+
+/// It showed where a page would be if the file were one of pages in place, and so its size.
+#[test]
+fn inspect_shows_placed_pages_where_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = TableOptions::new()
+        .page_placement(PagePlacement::Placed)
+        .page_compression(PageCompression::Zstd);
+    let db = Database::open(dir.path(), Options::default()).unwrap();
+    let table = db.create_table_with("t", &[], &options).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    for key in 0..100_000_u32 {
+        txn.insert(&table, &key.to_be_bytes(), b"always the same value")
+            .unwrap();
+    }
+    txn.commit().unwrap();
+    db.close().unwrap();
+    let path = dir.path().display().to_string();
+    let file = std::fs::read(table.path()).unwrap();
+    let catalog = &json_ok(&["inspect", "catalog", &path])[0]["tables"][0];
+    assert_eq!(catalog["bytes"], file.len());
+    let pages = catalog["pages"].as_u64().unwrap();
+    assert!(
+        pages > 150 && pages * 16384 > 2 * file.len() as u64,
+        "{catalog}"
+    );
+    let mut compressed = 0;
+    for page in 0..pages {
+        let shown = &json_ok(&["inspect", "page", &path, &format!("1:{page}")])[0];
+        let (from, to) = (&shown["bytes_from"], &shown["bytes_to"]);
+        let (from, to) = (from.as_u64().unwrap(), to.as_u64().unwrap());
+        assert!(to <= file.len() as u64, "{shown}");
+        assert!(from == to || shown["checksum_ok"] == true, "{shown}");
+        compressed += u64::from(shown["codec"] == "zstd");
+    }
+    assert!(compressed * 10 > pages * 9, "{compressed} of {pages}");
+    let cut = std::fs::File::options()
+        .write(true)
+        .open(table.path())
+        .unwrap();
+    cut.set_len(file.len() as u64 / 2).unwrap();
+    let (code, _, err) = run(&["verify", &path]);
+    assert!(code == 1 && err.contains("was cut short"), "{code}: {err}");
+    std::fs::write(table.path(), &file).unwrap();
+    // The first block of the map is damaged in both slots: its pages are lost, and said to be.
+    let map = table.path().with_extension("places");
+    let mut places = std::fs::read(&map).unwrap();
+    for slot in [1, 2] {
+        places[slot * 4096 + 100] ^= 1;
+    }
+    std::fs::write(&map, &places).unwrap();
+    let (code, _, err) = run(&["inspect", "page", &path, "1:3"]);
+    assert!(
+        code == 3 && err.contains("place map has lost"),
+        "{code}: {err}"
+    );
+    let (code, text, err) = run(&["inspect", "page", &path, "1:256"]);
+    assert!(code == 0 && text.contains("placed    zstd"), "{text}{err}");
 }

@@ -294,20 +294,42 @@ pub fn is_placed(file: &[u8]) -> bool {
 
 /// Reads a whole file: its header, and the places of pages 0 and on.
 pub fn parse(file: &[u8]) -> Result<(PlaceMapHeader, Vec<Place>), Corrupt> {
+    let (header, blocks) = parse_blocks(file)?;
+    let mut places = Vec::new();
+    for block in blocks {
+        places.extend(block?.places);
+    }
+    Ok((header, places))
+}
+
+/// As [`parse`]; the places of a block that is damaged in both slots are [`Place::LOST`].
+pub fn parse_damaged(file: &[u8]) -> Result<(PlaceMapHeader, Vec<Place>), Corrupt> {
+    let (header, blocks) = parse_blocks(file)?;
+    let blocks = blocks.map(|block| block.unwrap_or_else(|_| PlaceBlock::lost()));
+    Ok((header, blocks.flat_map(|block| block.places).collect()))
+}
+
+fn parse_blocks(
+    file: &[u8],
+) -> Result<
+    (
+        PlaceMapHeader,
+        impl Iterator<Item = Result<PlaceBlock, Corrupt>>,
+    ),
+    Corrupt,
+> {
     let mut blocks = file.as_chunks::<BLOCK_LEN>().0.iter();
     let header = blocks.next();
     let header = header.ok_or_else(|| Corrupt::at(0, "the place map has no header"))?;
     let header = PlaceMapHeader::decode(header)?;
-    let mut places = Vec::new();
-    for (number, slots) in blocks.as_slice().chunks(2).enumerate() {
-        let number = number as u32;
+    let blocks = (0..).zip(blocks.as_slice().chunks(2));
+    let blocks = blocks.map(|(number, slots)| {
         let at = slot_offset(number, 0) as usize;
         let second = slots.get(1).unwrap_or(&[0; BLOCK_LEN]);
         let block = PlaceBlock::choose(number, [&slots[0], second]);
-        let block = block.map_err(|c| Corrupt::at(at + c.offset, c.detail))?;
-        places.extend(block.places);
-    }
-    Ok((header, places))
+        block.map_err(|c| Corrupt::at(at + c.offset, c.detail))
+    });
+    Ok((header, blocks))
 }
 
 /// A block as it goes into its slot.

@@ -18,7 +18,7 @@ const ROWS: u64 = 40;
 const LIFE_MS: u64 = 400;
 
 /// What is done to a table; none of it changes the rows. Partitions are [`super::partitioned`]'s.
-const COPIES: [&str; 7] = [
+const COPIES: [&str; 9] = [
     "ENGINE=Inkstone, ALGORITHM=COPY",
     "FORCE, ALGORITHM=COPY",
     "ADD COLUMN IF NOT EXISTS extra INT NOT NULL DEFAULT 7 AFTER id, ALGORITHM=COPY",
@@ -26,6 +26,8 @@ const COPIES: [&str; 7] = [
     "ENGINE=InnoDB",
     "ENGINE=Inkstone",
     "ADD UNIQUE KEY IF NOT EXISTS of_a (a), ALGORITHM=COPY",
+    "PAGE_PLACEMENT=in_place PAGE_COMPRESSED=0",
+    "PAGE_PLACEMENT=placed PAGE_COMPRESSED=1",
 ];
 
 /// A client, and what it knows.

@@ -1,5 +1,6 @@
 //! `--crash`: a server killed at random under transactions and DDL, with its binary log on. Its log
-//! is small, and some transactions are larger than it.
+//! is small, and some transactions are larger than it. From one start to the next new tables have
+//! their pages placed or not, compressed or not, and DDL changes that.
 //!
 //! After each restart: everything acknowledged is there, both engines of a transaction agree, the
 //! binary log agrees (a replica that is never killed has the same rows), no table is half made or
@@ -7,6 +8,7 @@
 
 use super::copies;
 use super::giants::{self, Giants};
+use super::kept;
 use super::orphans;
 use super::pair::{Pair, Shape};
 use super::partitioned::Partitioned;
@@ -42,10 +44,13 @@ pub struct Plan {
 pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
     // A server that dies in TRUNCATE or CREATE OR REPLACE may have done it and not have logged it,
     // with any engine: the replica leaves DDL alone.
+    let chosen = kept::options(&mut Random(plan.seed));
+    let own = chosen.iter().map(String::as_str);
+    let options: Vec<&str> = giants::OPTIONS.into_iter().chain(own).collect();
     let shape = Shape {
         name: "crash",
         databases: &[TRANSFERS],
-        options: &giants::OPTIONS,
+        options: &options,
         ..Shape::default()
     };
     let mut pair = Pair::start(tree, plugin, &shape)?;
@@ -87,6 +92,7 @@ fn kill_loop(pair: &mut Pair, plan: Plan) -> Result<()> {
         let busy = transactions.then_some((&work, &giants));
         live_and_die(&pair.primary, busy, &partitioned, lives)?;
         crashes += 1;
+        kept::choose(&mut pair.primary, &mut random);
         pair.primary.start()?;
         work.settle(&pair.primary)?;
         check(pair, &work, &partitioned)?;

@@ -20,6 +20,7 @@ mod idle;
 mod import;
 mod inputs;
 pub mod journal;
+mod kept;
 mod kills;
 mod libraries;
 mod missing;

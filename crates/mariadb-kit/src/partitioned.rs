@@ -2,6 +2,7 @@
 //! partitions: after each restart a table has the rows from before the statement that was running,
 //! or those from after it.
 
+use super::kept;
 use super::random::Random;
 use super::server::Server;
 use super::session::Session;
@@ -193,7 +194,7 @@ impl Partitioned {
     fn change(&self, name: &str, random: &mut Random) -> Step {
         let other = format!("t{}", random.below(NAMES));
         let alter = |what: &str| self.step(format!("ALTER TABLE {name} {what}"), |_| ());
-        match random.below(13) {
+        match random.below(14) {
             0 => alter("ENGINE=Inkstone"),
             1 => alter("FORCE, ALGORITHM=COPY"),
             2 => alter("ADD COLUMN IF NOT EXISTS e INT DEFAULT 5"),
@@ -220,6 +221,7 @@ impl Partitioned {
             10 | 11 => self.step(format!("RENAME TABLE {name} TO {other}"), |tables| {
                 rename(tables, name, &other);
             }),
+            12 => alter(kept::asked(random)),
             _ => self.step(
                 format!("ALTER TABLE {name} RENAME TO {other}, FORCE, ALGORITHM=COPY"),
                 |tables| rename(tables, name, &other),

@@ -1,6 +1,7 @@
 //! What runs while servers are killed: transfers between accounts, each with a row that says that
 //! it was committed; XA transactions over both engines; DDL.
 
+use super::kept;
 use super::random::Random;
 use super::server::Server;
 use super::session::Session;
@@ -204,7 +205,7 @@ fn definition(random: &mut Random) -> String {
     let other = format!("d{}", random.below(6));
     let columns =
         "(id INT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(100), c MEDIUMTEXT, KEY (a))";
-    match random.below(11) {
+    match random.below(12) {
         0 => format!("CREATE TABLE {name} {columns} ENGINE=Inkstone;"),
         1 => format!(
             "CREATE OR REPLACE TABLE {name} {columns} ENGINE=Inkstone SELECT seq AS a, 'x' AS b FROM seq_1_to_300;"
@@ -218,6 +219,7 @@ fn definition(random: &mut Random) -> String {
         7 => format!("ALTER TABLE {name} ENGINE=Inkstone, FORCE;"),
         8 => format!("RENAME TABLE {name} TO {other};"),
         9 => format!("TRUNCATE TABLE {name};"),
+        10 => format!("ALTER TABLE {name} {};", kept::asked(random)),
         _ => format!("DROP TABLE {name};"),
     }
 }

@@ -359,6 +359,7 @@ pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
             "height": s.height,
             "pages_by_level": s.pages_by_level,
             "file_bytes": s.file_bytes,
+            "free_bytes": s.free_bytes,
             "allocated_bytes": s.allocated_bytes,
             "long_value_bytes": s.long_value_bytes,
         }));

@@ -55,6 +55,7 @@ pub fn run(arguments: &CatalogArguments, output: &Output) -> Result<()> {
     let mut list = Vec::new();
     for table in &tables {
         let path = tablespace_path(&directory.path, table.space);
+        let size = directory.space_bytes(table.space).ok();
         let pages = directory.space_pages(table.space).ok();
         let header = pages.and_then(|_| directory.read_pages(table.space, 0, 1).ok());
         let roots = table.trees.iter().map(|(id, name)| {
@@ -74,9 +75,7 @@ pub fn run(arguments: &CatalogArguments, output: &Output) -> Result<()> {
             table.space.to_string(),
             path.file_name()
                 .map_or(String::new(), |n| n.to_string_lossy().into_owned()),
-            pages.map_or("missing".to_owned(), |n| {
-                bytes(n * u64::from(directory.control.page_size))
-            }),
+            size.map_or("missing".to_owned(), bytes),
             pages.map_or(String::new(), count),
             shown.join(", "),
         ]);
@@ -84,6 +83,7 @@ pub fn run(arguments: &CatalogArguments, output: &Output) -> Result<()> {
             "table": table.name,
             "space": table.space.0,
             "file": path.display().to_string(),
+            "bytes": size,
             "pages": pages,
             "trees": roots.iter().map(|(id, name, page)| {
                 json!({ "tree": id, "name": name, "root": page })

@@ -9,6 +9,8 @@ use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{
     PAGE_TYPE_AT, PageType, check_page, is_zero, page_id, page_lsn, page_type,
 };
+use inkstone_format::image::{Codec, UNIT_LEN};
+use inkstone_format::place_map::Place;
 use inkstone_format::space::{self, TREES_MAX};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, TreePage};
 use inkstone_format::{Lsn, PageId, PageNo, SpaceId, TreeId};
@@ -61,12 +63,15 @@ pub fn run(arguments: &PageArguments, output: &Output) -> Result<()> {
         limit: (!arguments.full).then_some(show::SHORT),
     };
     let kind = page_type(&page);
+    let place = directory.place(id)?;
+    let (from, to) = lies_at(id, page.len() as u64, place.as_ref());
     output.text(format!(
-        "page {id} of {}, bytes {} to {}",
-        file.display(),
-        u64::from(id.page.0) * page.len() as u64,
-        (u64::from(id.page.0) + 1) * page.len() as u64
+        "page {id} of {}, bytes {from} to {to}",
+        file.display()
     ));
+    if let Some(place) = &place {
+        output.text(format!("placed    {}", shown_codec(place.codec)));
+    }
     output.text(match (&sound, is_zero(&page)) {
         (Ok(()), _) => "checksum  right".to_owned(),
         (Err(_), true) => "never written: all zeroes".to_owned(),
@@ -85,6 +90,7 @@ pub fn run(arguments: &PageArguments, output: &Output) -> Result<()> {
     ));
     let least = directory.page_lsns()?.newer_than(id, Lsn(0));
     output.text(match least {
+        _ if place.is_some() => "expected  just this LSN, says the place map".to_owned(),
         Some(least) if least > lsn => format!("STALE     it was written with LSN {least} or more"),
         Some(least) => format!("expected  LSN {least} or more, says the page LSN map"),
         None => "expected  any LSN: the page LSN map does not know the page".to_owned(),
@@ -105,10 +111,35 @@ pub fn run(arguments: &PageArguments, output: &Output) -> Result<()> {
         "type": type_name,
         "page_lsn": lsn.0,
         "page_lsn_least": least.map(|lsn| lsn.0),
+        "bytes_from": from,
+        "bytes_to": to,
+        "codec": place.map(|place| shown_codec(place.codec)),
         "content": content,
         "bytes": arguments.dump.then(|| show::hex(&page)),
     }));
     Ok(())
+}
+
+/// The part of its file that has a page, or its image.
+fn lies_at(id: PageId, page_size: u64, place: Option<&Place>) -> (u64, u64) {
+    match place {
+        Some(place) => {
+            let from = u64::from(place.unit) * UNIT_LEN as u64;
+            (from, from + u64::from(place.length))
+        }
+        None => {
+            let from = u64::from(id.page.0) * page_size;
+            (from, from + page_size)
+        }
+    }
+}
+
+fn shown_codec(codec: Codec) -> &'static str {
+    match codec {
+        Codec::None => "as it is",
+        Codec::Lz4 => "lz4",
+        Codec::Zstd => "zstd",
+    }
 }
 
 struct PageView<'p> {

@@ -136,7 +136,7 @@ impl Directory {
                 let file = file.map_err(failed)?;
                 let mut bytes = vec![0; file.len().map_err(failed)? as usize];
                 file.read_at(&mut bytes, 0).map_err(failed)?;
-                let places = place_map::parse(&bytes).map(|(_, places)| Arc::new(places));
+                let places = place_map::parse_damaged(&bytes).map(|(_, places)| Arc::new(places));
                 Some(places.map_err(|c| {
                     Failure::Engine(Error::corrupt_file(&path, c.offset as u64, c.detail))
                 })?)
@@ -146,6 +146,18 @@ impl Directory {
         Ok(places)
     }
 
+    /// Where a page is, if it is placed.
+    pub fn place(&self, id: PageId) -> Result<Option<Place>> {
+        let places = self.places(id.space)?;
+        Ok(places.and_then(|places| places.get(id.page.0 as usize).copied()))
+    }
+
+    /// Bytes of a tablespace's file.
+    pub fn space_bytes(&self, space: SpaceId) -> Result<u64> {
+        let file = self.space_file(space)?;
+        file.len().map_err(|e| Failure::io("size", file.path(), e))
+    }
+
     /// Pages that a tablespace's file has; of one with placed pages those up to the last that has
     /// an image.
     pub fn space_pages(&self, space: SpaceId) -> Result<u64> {
@@ -153,11 +165,7 @@ impl Directory {
             let last = places.iter().rposition(|place| !place.is_empty());
             return Ok(last.map_or(0, |last| last as u64 + 1));
         }
-        let file = self.space_file(space)?;
-        let length = file
-            .len()
-            .map_err(|e| Failure::io("size", file.path(), e))?;
-        Ok(length / u64::from(self.control.page_size))
+        Ok(self.space_bytes(space)? / u64::from(self.control.page_size))
     }
 
     /// What the page LSN map says; nothing, if there is none of this database.
@@ -213,8 +221,18 @@ impl Directory {
             return Ok(());
         }
         let mut image = vec![0; place.length as usize];
-        let read = file.read_at(&mut image, u64::from(place.unit) * UNIT_LEN as u64);
-        read.map_err(|e| Failure::io("read", file.path(), e))?;
+        let from = u64::from(place.unit) * UNIT_LEN as u64;
+        let bytes = file
+            .len()
+            .map_err(|e| Failure::io("size", file.path(), e))?;
+        if from + u64::from(place.length) > bytes {
+            let detail =
+                format!("its image begins at byte {from} of {bytes}: the file was cut short");
+            let short = Corrupt::at(0, detail);
+            return Err(Failure::Engine(Error::corrupt_page(file.path(), id, short)));
+        }
+        file.read_at(&mut image, from)
+            .map_err(|e| Failure::io("read", file.path(), e))?;
         let made = Made {
             codec: place.codec,
             length: place.length,

@@ -51,8 +51,11 @@ pub struct TableStatistics {
     pub secondary_pages: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
-    /// Bytes of the file that are allocated to pages.
+    /// Bytes of the pages that are allocated, as they are in memory: pages that are placed take
+    /// fewer in the file when they are compressed, and none before they are written.
     pub allocated_bytes: u64,
+    /// Bytes of the file that no page has.
+    pub free_bytes: u64,
     /// Bytes of those that are pages of no tree and not the file's own: long values, and pages
     /// about to be freed.
     pub long_value_bytes: u64,
@@ -151,6 +154,7 @@ impl Database {
             pages_by_level,
             secondary_pages,
             file_bytes: tree.space.file().file_bytes(),
+            free_bytes: tree.space.file().free_bytes(allocated),
             allocated_bytes: allocated * page_size,
             // Others may allocate and free meanwhile.
             long_value_bytes: allocated.saturating_sub(known) * page_size,

@@ -225,6 +225,18 @@ impl SpaceFile {
         }
     }
 
+    /// Bytes of the file that no page has, when so many are allocated. Others may allocate
+    /// meanwhile.
+    pub fn free_bytes(&self, allocated_pages: u64) -> u64 {
+        match &self.placed {
+            Some(placed) => placed.free_bytes(),
+            None => {
+                let free = u64::from(self.pages()).saturating_sub(allocated_pages);
+                free * u64::from(self.context.page_size)
+            }
+        }
+    }
+
     /// File offset of a page.
     pub(crate) fn offset(&self, page: PageNo) -> u64 {
         u64::from(page.0) * u64::from(self.context.page_size)

@@ -41,7 +41,7 @@ use crate::options::{
 };
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
-use crate::sync::{HashMap, Mutex, RwLock};
+use crate::sync::{HashMap, Mutex, RwLock, thread};
 use crate::{Error, Result};
 use inkstone_format::SpaceId;
 use inkstone_format::image::{Compression, ZSTD_LEVELS};
@@ -52,6 +52,9 @@ use std::sync::Arc;
 const SHARDS: usize = 16;
 /// Syncs that are under way at once.
 const SYNCS_MAX: usize = 64;
+/// A thread more for so many place maps that may have to be settled, and threads at most.
+const MAPS_OF_A_THREAD: usize = 8;
+const SETTLERS_MAX: usize = 16;
 /// Tablespace files that are open at once at most if the option does not say how many.
 const OPEN_FILES_DEFAULT_MAX: u64 = 16 << 10;
 
@@ -360,11 +363,40 @@ impl SpaceFiles {
     }
 
     /// Makes the place maps durable that do not say where their pages are, before a checkpoint that
-    /// passes changes of these pages.
+    /// passes changes of these pages. Where there are many, by several threads: each waits for a
+    /// few syncs of each of its maps, and syncs side by side take little longer than one.
     pub(crate) fn settle_places(&self) -> Result<()> {
         if mutants::on(Mutant::PlacesUnsettled) {
             return Ok(());
         }
+        let placed = self.placed_files();
+        let helpers = (placed.len() / MAPS_OF_A_THREAD).min(SETTLERS_MAX);
+        let left = Mutex::new(placed.into_iter());
+        let outcome = Mutex::new(Ok(()));
+        let work = || {
+            while let Some(file) = { left.lock().next() } {
+                if let Err(error) = settle_places_of(&file) {
+                    *outcome.lock() = Err(error);
+                    break;
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for number in 1..=helpers {
+                // With fewer threads it only takes longer.
+                let _ = scope.spawn(format!("ink-settle-{number}"), &work);
+            }
+            work();
+        });
+        let (left, outcome) = (left.into_inner().len(), outcome.into_inner());
+        paranoid!(
+            outcome.is_err() || left == 0,
+            "{left} place maps were left out"
+        );
+        outcome
+    }
+
+    fn placed_files(&self) -> Vec<Arc<SpaceFile>> {
         let mut placed = Vec::new();
         for shard in &self.shards {
             placed.extend(shard.read().values().filter_map(|entry| match entry {
@@ -372,17 +404,7 @@ impl SpaceFiles {
                 _ => None,
             }));
         }
-        for file in placed {
-            let settled = file.placed().map_or(Ok(()), |placed| {
-                placed.settle()?;
-                placed.cut_file()
-            });
-            match settled {
-                Err(_) if file.is_removed() => {}
-                settled => settled?,
-            }
-        }
-        Ok(())
+        placed
     }
 
     /// The tablespace's table was dropped: its file is not read any more, as pages that it lacks
@@ -582,6 +604,18 @@ impl SpaceFiles {
         };
         let file = file_named(space_file_name(space));
         SpaceFile::open(space, file, create, layout, self.context.clone()).map(Arc::new)
+    }
+}
+
+/// One that is dropped meanwhile needs no map.
+fn settle_places_of(file: &SpaceFile) -> Result<()> {
+    let settled = file.placed().map_or(Ok(()), |placed| {
+        placed.settle()?;
+        placed.cut_file()
+    });
+    match settled {
+        Err(_) if file.is_removed() => Ok(()),
+        settled => settled,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Not ALTER IGNORE: InnoDB 10.11 may lose all rows in it when some are duplicates.
 
+use super::pages;
 use super::partitioning::{Method, Partitioning};
 use super::schema::{Column, Key, KeyKind, Maker, Table};
 use super::sql::{Item, Sql, list, tagged, text};
@@ -60,7 +61,7 @@ impl Maker {
     }
 
     fn clause(&mut self, random: &mut Random, table: &mut Table, first: bool) -> Option<Clause> {
-        match random.weighted(&[18, 9, 16, 5, 16, 10, 4, 5, 5, 4, 4, 6, 4, 4]) {
+        match random.weighted(&[18, 9, 16, 5, 16, 10, 4, 5, 5, 4, 4, 6, 4, 4, 8]) {
             0 => Some(self.add_column(random, table)),
             1 => drop_column(random, table),
             2 => self.modify(random, table),
@@ -78,6 +79,9 @@ impl Maker {
             9 => self.set_default(random, table),
             12 if self.topics.has(Topic::Checks) => self.constraint(random, table),
             13 => rename_key(random, table),
+            14 if first && self.topics.has(Topic::Pages) => {
+                Some(Clause::alone(pages::alter(random)))
+            }
             10 if first => self.convert(random, table),
             11 if first && self.topics.has(Topic::Partitions) => self.repartition(random, table),
             _ => None,

@@ -5,6 +5,7 @@ use super::changes::{
     is_done_by_inkstones_plan, leaves_out, matched, refuses_by_no_index, would_leave_out,
 };
 use super::faults;
+use super::pages;
 use super::plans;
 use super::sides::{Outcome, Side, Sides, Warning, neutral};
 use super::step::{Expected, Representative, Statement};
@@ -36,7 +37,7 @@ pub fn compare(
     outcomes: &[Outcome; 2],
     accepted: &mut Accepted,
 ) -> Judged {
-    let text = statement.sql.render();
+    let text = pages::for_innodb(&statement.sql.render());
     let Some(what) = unequal(sides, statement, &text, outcomes) else {
         return Judged::Equal;
     };

@@ -8,7 +8,7 @@
 //! statements that still differ in the same way. A campaign lasts for a time, or for a number of
 //! cases: that does the same on every machine.
 //!
-//! One file, one subject: [`schema`], [`partitioning`], [`types`], [`text`] make tables and values,
+//! One file, one subject: [`schema`], [`partitioning`], [`pages`], [`types`], [`text`] make tables,
 //! [`dml`], [`query`], [`alter`] statements, [`objects`] what is not about one table; [`generate`]
 //! cases of them; [`sides`] runs them, [`compare`] judges, with a look at [`plans`], [`changes`],
 //! [`buffered`] and [`faults`], [`accepted`] lists what is not judged, [`shrink`] shrinks.
@@ -22,6 +22,7 @@ mod dml;
 mod faults;
 mod generate;
 mod objects;
+mod pages;
 mod partitioning;
 mod plans;
 mod query;

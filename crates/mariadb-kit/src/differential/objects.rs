@@ -3,11 +3,13 @@
 //!
 //! Each is a few statements that belong together. The first one makes what the others use.
 
+use super::pages;
 use super::partitioning::Method;
 use super::query::counts;
 use super::schema::{Column, KeyKind, Maker, Table};
 use super::sql::{Sql, list, tagged, text};
 use super::step::Statement;
+use super::topics::Topic;
 use super::types::Kind;
 use crate::random::Random;
 
@@ -37,7 +39,10 @@ impl Maker {
             5 => self.handler(random, tables),
             6 => self.file(random, tables, number),
             _ if full => drop_table(random, tables),
-            _ => exchange(random, tables, &format!("t{number}")),
+            _ => {
+                let mixes = self.topics.has(Topic::Pages) && random.chance(50);
+                exchange(random, tables, &format!("t{number}"), mixes)
+            }
         }
     }
 
@@ -78,6 +83,9 @@ impl Maker {
             // Not IGNORE or REPLACE: InnoDB 10.11 may lose all rows in it when some are duplicates.
             begin.push(text(") "));
             made.keys.push(key);
+        }
+        if self.topics.has(Topic::Pages) && random.chance(30) {
+            begin.push(text(pages::options(random) + " "));
         }
         begin.push(text("SELECT "));
         let names = made.columns.iter();
@@ -400,8 +408,13 @@ fn create_like(random: &mut Random, tables: &mut Vec<Table>, name: &str) -> Vec<
     statements
 }
 
-/// A partition and a table change places.
-fn exchange(random: &mut Random, tables: &mut Vec<Table>, name: &str) -> Vec<Statement> {
+/// A partition and a table change places; `mixes`: whose pages may be kept otherwise.
+fn exchange(
+    random: &mut Random,
+    tables: &mut Vec<Table>,
+    name: &str,
+    mixes: bool,
+) -> Vec<Statement> {
     let Some(from) = tables.iter().find(|table| table.partitioning.is_some()) else {
         return create_like(random, tables, name);
     };
@@ -415,12 +428,21 @@ fn exchange(random: &mut Random, tables: &mut Vec<Table>, name: &str) -> Vec<Sta
     };
     let old = &from.name;
     let all = format!("SELECT * FROM {old}");
-    let sql = [
+    let mut sql = vec![
         format!("CREATE TABLE {name} LIKE {old}"),
         format!("ALTER TABLE {name} REMOVE PARTITIONING"),
-        format!("ALTER TABLE {old} EXCHANGE PARTITION {partition} WITH TABLE {name}"),
     ];
-    let mut statements: Vec<Statement> = sql.map(|sql| Statement::exact(text(sql))).into();
+    if mixes {
+        let kept = [old, name];
+        sql.extend(
+            kept.map(|table| format!("ALTER TABLE {table} {}", pages::alter_uncompressed(random))),
+        );
+    }
+    sql.push(format!(
+        "ALTER TABLE {old} EXCHANGE PARTITION {partition} WITH TABLE {name}"
+    ));
+    let sql = sql.into_iter().map(|sql| Statement::exact(text(sql)));
+    let mut statements: Vec<Statement> = sql.collect();
     if random.chance(50) {
         statements.insert(2, copy_rows(&from, name));
     }

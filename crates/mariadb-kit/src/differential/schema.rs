@@ -1,5 +1,6 @@
 //! Tables as the generator knows them, and how random ones are made.
 
+use super::pages;
 use super::partitioning::Partitioning;
 use super::sql::{Item, Sql, Tag, tagged, text};
 use super::text::{Collation, Strings};
@@ -265,6 +266,9 @@ impl Maker {
         }
         if random.chance(8) {
             options += random.word(&[" ROW_FORMAT=DYNAMIC", " COMMENT='x'", " CHECKSUM=1"]);
+        }
+        if random.chance(35) && self.topics.has(Topic::Pages) {
+            options += &pages::options(random);
         }
         options
     }

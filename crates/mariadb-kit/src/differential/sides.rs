@@ -1,6 +1,7 @@
 //! One server, two databases of the same tables: InnoDB's and Inkstone's, with a connection each.
 
 use super::objects::FOLDER;
+use super::pages;
 use super::plans::{self, Plan};
 use super::sql::{ENGINE, XID};
 use super::step::Step;
@@ -247,6 +248,10 @@ impl Sides {
     fn run_on(&mut self, side: usize, statement: &str) -> std::result::Result<Outcome, Gone> {
         let (engine, _) = ENGINES[side];
         let folder = self.files.join(engine).to_string_lossy().into_owned();
+        let statement = match engine {
+            "InnoDB" => pages::for_innodb(statement),
+            _ => pages::for_inkstone(statement),
+        };
         let statement = statement.replace(ENGINE, engine).replace(FOLDER, &folder);
         let client = &mut self.clients[side];
         let outcome = client.run(&statement).and_then(|reply| {
@@ -494,7 +499,7 @@ fn warnings(client: &mut Client) -> std::io::Result<Vec<Warning>> {
 
 /// Text without the names of engines and databases.
 pub fn neutral(text: &str) -> String {
-    let mut neutral = crate::compare::without_name(text);
+    let mut neutral = crate::compare::without_name(&pages::unshown(text));
     for (_, database) in ENGINES {
         neutral = neutral.replace(database, "<DATABASE>");
     }

@@ -26,6 +26,8 @@ pub enum Topic {
     Xa,
     /// Restarts and kills of the server
     Restarts,
+    /// Tables of Inkstone whose pages are placed or compressed
+    Pages,
 }
 
 /// What is not left out.

@@ -45,7 +45,7 @@ impl Killing<'_> {
 /// Statements that change a table, or what there is beside it, and none of its rows. A column has
 /// its default in rows of statements that name the others. No OPTIMIZE TABLE: where a session waits
 /// for a row of another, the server keeps that other one waiting until it has closed the table.
-const CHANGES: [&str; 12] = [
+const CHANGES: [&str; 14] = [
     "ALTER TABLE {} ADD COLUMN IF NOT EXISTS extra INT NOT NULL DEFAULT 7 AFTER id",
     "ALTER TABLE {} DROP COLUMN IF EXISTS extra",
     "ALTER TABLE {} ADD KEY IF NOT EXISTS by_pad (pad(8))",
@@ -56,6 +56,8 @@ const CHANGES: [&str; 12] = [
     "ALTER TABLE {} ADD KEY IF NOT EXISTS v (v(8))",
     "ALTER TABLE {} FORCE",
     "ALTER TABLE {} ENGINE=INKSTONE, ALGORITHM=COPY",
+    "ALTER TABLE {} PAGE_PLACEMENT=in_place PAGE_COMPRESSED=0",
+    "ALTER TABLE {} PAGE_PLACEMENT=placed PAGE_COMPRESSED=1",
     "RENAME TABLE {} TO aside, aside TO {}",
     "CREATE OR REPLACE TABLE copied ENGINE=INKSTONE AS SELECT id, v FROM {}",
 ];

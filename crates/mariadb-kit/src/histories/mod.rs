@@ -11,6 +11,7 @@ mod lost;
 
 use super::client::{Client as Connection, Reply};
 use super::crash::Plan;
+use super::kept;
 use super::pair::Format;
 use super::plugin::Plugin;
 use super::random::Random;
@@ -49,7 +50,8 @@ enum Kill {
 pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan, json: bool) -> Result<ExitCode> {
     let server = Server::temporary(tree, "histories")
         .with_plugin(plugin)
-        .with_options(OPTIONS);
+        .with_options(OPTIONS)
+        .with_options(kept::options(&mut Random(plan.seed)));
     let mut campaign = Campaign {
         server,
         tally: Tally::default(),
@@ -194,6 +196,7 @@ impl Campaign {
                 .marks
                 .add("changes that gave way", altered.gave_way);
             let end = if world.killed.swap(false, Ordering::SeqCst) {
+                kept::choose(&mut self.server, &mut random);
                 self.server.start()?;
                 self.settle(&mut random)?;
                 self.tally.marks.add("kills", 1);

@@ -94,7 +94,7 @@ pub fn run(
     choice: Choice<'_>,
     json: bool,
 ) -> Result<ExitCode> {
-    let mut replica = Replica::start(tree, plugin)?;
+    let mut replica = Replica::start(tree, plugin, plan.seed)?;
     let mut campaign = Campaign {
         whole: choice.whole,
         ..Campaign::default()

@@ -22,6 +22,7 @@ use super::generate;
 use super::script::{Script, Step};
 use super::stage::{Engine, text_of};
 use crate::client::{Client, Reply, Rows};
+use crate::kept;
 use crate::pair::{Format, Pair, Shape};
 use crate::plugin::Plugin;
 use crate::random::Random;
@@ -71,11 +72,14 @@ struct Apart {
 
 impl Replica {
     /// Both servers, and the proof that they can be apart.
-    pub fn start(tree: &Tree, plugin: &Plugin) -> Result<Self> {
+    pub fn start(tree: &Tree, plugin: &Plugin, seed: u64) -> Result<Self> {
+        let chosen = kept::options(&mut Random(seed));
+        let own = chosen.iter().map(String::as_str);
+        let options: Vec<&str> = OPTIONS.into_iter().chain(own).collect();
         let shape = Shape {
             name: "sessions",
             synced: false,
-            options: &OPTIONS,
+            options: &options,
             of_replica: &OF_REPLICA,
             ..Shape::default()
         };

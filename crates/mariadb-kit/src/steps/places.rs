@@ -29,8 +29,13 @@ CREATE TABLE blocks (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=Inkstone
 CREATE TABLE small (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=Inkstone PAGE_COMPRESSED=1 PAGE_COMPRESSION_LEVEL=9;
 CREATE TABLE parts (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=Inkstone PAGE_PLACEMENT=placed
   PARTITION BY HASH (id) PARTITIONS 2;
+CREATE TABLE mixed (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=Inkstone PAGE_PLACEMENT=in_place
+  PARTITION BY HASH (id) PARTITIONS 3;
+CREATE TABLE part (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=Inkstone PAGE_PLACEMENT=placed PAGE_COMPRESSED=0;
+ALTER TABLE mixed EXCHANGE PARTITION p0 WITH TABLE part;
 CREATE TABLE innodb (id INT PRIMARY KEY, a INT, b VARCHAR(1000)) ENGINE=InnoDB PAGE_COMPRESSED=1;",
-        tables: "blocks placed lz4, formatted placed lz4, packed placed lz4, parts#P#p0 placed lz4, \
+        tables: "blocks placed lz4, formatted placed lz4, mixed#P#p0 placed none, mixed#P#p1 in_place none, \
+                 mixed#P#p2 in_place none, packed placed lz4, part in_place none, parts#P#p0 placed lz4, \
                  parts#P#p1 placed lz4, placed placed lz4, plain in_place none, raw placed none, small placed zstd 9",
     },
     Phase {
@@ -42,10 +47,12 @@ ALTER TABLE block MODIFY a BIGINT; ALTER TABLE packed COMMENT='kept', ALGORITHM=
 CREATE TABLE like_plain LIKE plain; CREATE TABLE like_packed LIKE packed; CREATE TABLE by_variable LIKE raw;
 CREATE OR REPLACE TABLE by_variable (id INT PRIMARY KEY) ENGINE=Inkstone;
 ALTER TABLE parts ADD PARTITION PARTITIONS 1; ALTER TABLE parts TRUNCATE PARTITION p0;
+ALTER TABLE mixed ADD PARTITION PARTITIONS 1; ALTER TABLE part FORCE;
 ALTER TABLE innodb ENGINE=Inkstone; ALTER TABLE small FORCE, ALGORITHM=COPY;",
         tables: "block placed lz4, by_variable placed zstd 3, formatted placed lz4, innodb placed zstd 3, \
-                 like_packed placed lz4, like_plain in_place none, packed placed lz4, \
-                 parts#P#p0 placed lz4, parts#P#p1 placed lz4, parts#P#p2 placed lz4, \
+                 like_packed placed lz4, like_plain in_place none, mixed#P#p0 in_place none, \
+                 mixed#P#p1 in_place none, mixed#P#p2 in_place none, mixed#P#p3 in_place none, packed placed lz4, \
+                 part placed none, parts#P#p0 placed lz4, parts#P#p1 placed lz4, parts#P#p2 placed lz4, \
                  placed placed lz4, plain in_place none, raw placed none, small placed zstd 9",
     },
     Phase {
@@ -54,10 +61,11 @@ ALTER TABLE innodb ENGINE=Inkstone; ALTER TABLE small FORCE, ALGORITHM=COPY;",
 ALTER TABLE packed PAGE_COMPRESSED=0; ALTER TABLE formatted ROW_FORMAT=DYNAMIC; ALTER TABLE like_plain ROW_FORMAT=COMPRESSED;
 ALTER TABLE raw PAGE_PLACEMENT=DEFAULT; ALTER TABLE by_variable ENGINE=Inkstone; ALTER TABLE parts PAGE_COMPRESSED=0;
 ALTER TABLE like_packed PAGE_COMPRESSED=yes, ADD COLUMN c INT, ALGORITHM=INSTANT;
-ALTER TABLE small PAGE_COMPRESSION_LEVEL=19;
+ALTER TABLE small PAGE_COMPRESSION_LEVEL=19; ALTER TABLE mixed EXCHANGE PARTITION p1 WITH TABLE part;
 ALTER TABLE innodb PAGE_COMPRESSED=0, PAGE_PLACEMENT=placed, ADD INDEX (a), RENAME TO renamed;",
         tables: "block placed lz4, by_variable placed zstd 3, formatted in_place none, like_packed placed lz4, \
-                 like_plain placed lz4, packed in_place none, parts#P#p0 placed none, \
+                 like_plain placed lz4, mixed#P#p0 in_place none, mixed#P#p1 placed none, mixed#P#p2 in_place none, \
+                 mixed#P#p3 in_place none, packed in_place none, part in_place none, parts#P#p0 placed none, \
                  parts#P#p1 placed none, parts#P#p2 placed none, placed in_place none, \
                  plain placed lz4, raw in_place none, renamed placed none, \
                  small placed zstd 19",
@@ -65,7 +73,7 @@ ALTER TABLE innodb PAGE_COMPRESSED=0, PAGE_PLACEMENT=placed, ADD INDEX (a), RENA
 ];
 
 /// What is refused behind the last phase, and what the error says.
-const REFUSED: [(&str, &str); 10] = [
+const REFUSED: [(&str, &str); 14] = [
     (
         "CREATE TABLE n (a INT) ENGINE=Inkstone PAGE_PLACEMENT=in_place PAGE_COMPRESSED=1",
         "PAGE_PLACEMENT=in_place with PAGE_COMPRESSED=1",
@@ -103,8 +111,24 @@ const REFUSED: [(&str, &str); 10] = [
         "ALGORITHM=INPLACE is not supported",
     ),
     (
+        "ALTER TABLE block PAGE_PLACEMENT=in_place",
+        "'PAGE_PLACEMENT=in_place with KEY_BLOCK_SIZE'",
+    ),
+    (
+        "ALTER TABLE mixed PAGE_PLACEMENT=in_place, ALGORITHM=INSTANT",
+        "ALGORITHM=INSTANT is not supported",
+    ),
+    (
+        "ALTER TABLE mixed PAGE_PLACEMENT=placed, ALGORITHM=INSTANT",
+        "ALGORITHM=INSTANT is not supported",
+    ),
+    (
+        "ALTER TABLE mixed EXCHANGE PARTITION p2 WITH TABLE small",
+        "Non matching attribute 'ROW_FORMAT'",
+    ),
+    (
         "ALTER TABLE like_plain PAGE_PLACEMENT=in_place",
-        "PAGE_PLACEMENT=in_place with ROW_FORMAT=COMPRESSED",
+        "'PAGE_PLACEMENT=in_place with ROW_FORMAT=COMPRESSED'",
     ),
 ];
 
@@ -226,6 +250,16 @@ fn check_shown(server: &Server) -> Result<()> {
         "SELECT table_name, row_format, create_options FROM information_schema.tables \
          WHERE table_schema = 'places' AND table_name IN ('plain', 'placed', 'like_plain', 'block') ORDER BY table_name",
     )?;
+    // A table's pages are longer than what they take in its file, which was taken for its free room.
+    let too_free = server.sql(
+        "SELECT table_name, data_free FROM information_schema.tables \
+         WHERE table_schema = 'places' AND data_free > data_length + (1 << 20)",
+    )?;
+    if !too_free.is_empty() {
+        return Err(format!(
+            "more room is said to be free than there is: {too_free}"
+        ));
+    }
     let definition = server.sql("SHOW CREATE TABLE places.plain")?;
     if shown == SHOWN && definition.contains("`PAGE_PLACEMENT`=placed") {
         Ok(())

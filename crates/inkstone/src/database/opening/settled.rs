@@ -9,12 +9,12 @@
 //! is synced, and then let go of, where it will be read through the cache. After that it is as if
 //! power had been lost at the failed sync, which recovery is made for. See docs/decisions/0012.
 //!
-//! The files of tables, of which there may be tens of thousands, are synced by one `syncfs`, the
-//! others, after it, one by one. That settles two things: what failed before, or fails now, need
-//! not be told of (the files are read past the cache, or after they were let go of, so a lost write
-//! is an old page, as after a power loss); and the device's cache is flushed by the syncs that
-//! follow, also where `syncfs` finds nothing to do and leaves it alone. Where `syncfs` fails, or a
-//! file lies on another file system, each is synced.
+//! The files of tables and their place maps, of which there may be tens of thousands, are synced by
+//! one `syncfs`, the others, after it, one by one. That settles two things: what failed before, or
+//! fails now, need not be told of (the files are read past the cache, or after they were let go of,
+//! so a lost write is an old page, as after a power loss); and the device's cache is flushed by the
+//! syncs that follow, also where `syncfs` finds nothing to do and leaves it alone. Where `syncfs`
+//! fails, or a file lies on another file system, each is synced.
 //!
 //! After an orderly close there is nothing to do: the control file says so only after everything
 //! else was synced, and it was settled itself when it was read.
@@ -86,10 +86,8 @@ pub(super) fn settle(directory: &dyn Directory, past_cache: bool) -> Result<()> 
         past_cache,
     };
     settle_in(directory, |name| match parse_space_file_name(name) {
-        None => Ok(
-            [DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE, UNDO_FILE].contains(&name)
-                || is_place_map_file_name(name),
-        ),
+        None if is_place_map_file_name(name) => tables.needs_sync(name),
+        None => Ok([DOUBLEWRITE_FILE, PAGE_LSN_MAP_FILE, UNDO_FILE].contains(&name)),
         Some(CATALOG_SPACE) => Ok(true),
         Some(_) => tables.needs_sync(name),
     })?;
@@ -101,7 +99,7 @@ pub(super) fn settle(directory: &dyn Directory, past_cache: bool) -> Result<()> 
     }
 }
 
-/// The files of tables.
+/// The files of tables, and their place maps.
 struct Tables<'a> {
     directory: &'a dyn Directory,
     /// Those on the directory's file system.

@@ -245,6 +245,16 @@ impl PlacedPages {
         u64::from(self.state.lock().units.count()) * UNIT_LEN as u64
     }
 
+    /// Bytes of the units that are free.
+    pub fn free_bytes(&self) -> u64 {
+        let (free, count) = {
+            let state = self.state.lock();
+            (state.units.free(), state.units.count())
+        };
+        paranoid!(free <= count, "{free} units of {count} are free");
+        u64::from(free) * UNIT_LEN as u64
+    }
+
     /// Bytes of the units that pages have.
     #[cfg(test)]
     pub fn live_bytes(&self) -> u64 {

@@ -37,6 +37,13 @@ fn write_images(
     pages: &BTreeMap<u32, u64>,
 ) -> Result<()> {
     let ids = pages.iter().map(|(&page, &lsn)| (id(SPACE.0, page), lsn));
+    write_pages(writer, ids)
+}
+
+fn write_pages(
+    writer: &mut dyn crate::buffer::PageWriter,
+    ids: impl Iterator<Item = (PageId, u64)> + Clone,
+) -> Result<()> {
     let mut bytes: Vec<_> = ids.clone().map(|(id, lsn)| image_of(id, lsn)).collect();
     let images = bytes.iter_mut().zip(ids).map(|(bytes, (id, _))| PageImage {
         id,
@@ -359,4 +366,42 @@ fn what_two_threads_settle_is_durable_when_each_goes_on() {
             }
         }
     }
+}
+
+/// A checkpoint needs the maps of all tables: of thousands one thread would wait for each sync.
+#[test]
+fn maps_of_many_tables_are_settled_or_the_failure_is_told() {
+    const SPACES: u32 = 60;
+    let (mut settled, mut failed) = (0, 0);
+    for seed in 1..30 {
+        let mut random = Random(seed);
+        let disk = Disk::new();
+        let rig = Rig::open(&disk, placed()).unwrap();
+        for space in 1..=SPACES {
+            rig.spaces.create(SpaceId(space), 4, PLACED).unwrap();
+        }
+        let mut writer = rig.store.writer().unwrap();
+        for space in 1..=SPACES {
+            write_pages(&mut *writer, std::iter::once((id(space, 1), 7))).unwrap();
+        }
+        disk.set_fault(Fault::PowerAt(random.below(1000)));
+        let result = rig.spaces.settle_places();
+        drop((writer, rig));
+        disk.power_loss(&mut random);
+        if result.is_err() {
+            failed += 1;
+            continue;
+        }
+        settled += 1;
+        let rig = Rig::open(&disk, placed()).unwrap();
+        let mut bytes = AlignedBuffer::zeroed(PAGE_SIZE);
+        for space in 1..=SPACES {
+            rig.store.read(id(space, 1), &mut bytes).unwrap();
+            assert!(is_image(&bytes, id(space, 1), 7), "seed {seed}, {space}");
+        }
+    }
+    assert!(
+        settled > 2 && failed > 2,
+        "{settled} settled, {failed} failed"
+    );
 }
