@@ -108,7 +108,7 @@ fn pages_go_with_their_rows_in_any_order() {
         txn.commit().unwrap();
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            for _ in 0..2 {
+            for _ in 0..4 {
                 scope.spawn(|| {
                     while !over.load(Ordering::Relaxed) {
                         all_rows(&db, &table);

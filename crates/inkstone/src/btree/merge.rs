@@ -19,6 +19,16 @@ enum Side {
     Right,
 }
 
+/// What came of merging around a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Merging {
+    /// Nothing is left to merge.
+    Finished,
+    /// Readers latched the pages, or there were no frames for them: it is worth another try.
+    GivenUp,
+}
+
 /// What came of looking for a merge.
 enum Attempt<T> {
     Done(T),
@@ -42,82 +52,112 @@ struct Nodes<'p> {
     right: Exclusive<'p>,
 }
 
-impl Tree {
-    /// Merges the leaf of `key` with a neighbour if both together fill at most three quarters of a
-    /// page, or one of them is empty, and so on up the tree. Best effort.
-    pub fn merge_around(&self, key: &[u8], live: IsLive<'_>) -> Result<()> {
-        // Inner nodes that were merged bring children side by side that had other parents.
-        while self.merge_upwards(key, live)? {}
-        self.shrink_root()
-    }
+/// Merges around a key, on the way up the tree.
+struct Merges<'t> {
+    tree: &'t Tree,
+    key: &'t [u8],
+    live: IsLive<'t>,
+    merging: Merging,
+}
 
+impl Merges<'_> {
     /// Whether inner nodes were merged.
-    fn merge_upwards(&self, key: &[u8], live: IsLive<'_>) -> Result<bool> {
+    fn upwards(&mut self) -> Result<bool> {
         let (mut level, mut inner) = (0, false);
         loop {
-            if self.merge_at(key, level, live)? {
-                self.storage.counters.add(Counter::PageMerges, 1);
+            if self.at(level)? {
+                let counters = &self.tree.storage.counters;
+                counters.add(Counter::PageMerges, 1);
                 inner |= level > 0;
-            } else if !self.is_only_child(key, level)? {
+                paranoid!(
+                    level < u8::MAX,
+                    "a node of level {level} was merged under the root {}",
+                    self.tree.root
+                );
+            } else if !self.is_only_child(level)? {
                 return Ok(inner);
             }
             level += 1;
         }
     }
 
-    /// Whether the thin node of `key` at `level` has no neighbour under its parent, which is thin,
-    /// too, and may be merged with its own.
-    fn is_only_child(&self, key: &[u8], level: u8) -> Result<bool> {
-        let is_alone = self.patiently(key, || {
-            Ok(match self.latch_pair(Target::Key(key), level)? {
+    fn at(&mut self, level: u8) -> Result<bool> {
+        let Self {
+            tree, key, live, ..
+        } = *self;
+        // A queue leaves thin nodes to the left of full ones: both sides are tried.
+        for side in [Side::Right, Side::Left] {
+            if self.patiently(|| tree.merge_beside(key, level, side, live))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the thin node of the key at `level` has no neighbour under its parent, which is
+    /// thin, too, and may be merged with its own.
+    fn is_only_child(&mut self, level: u8) -> Result<bool> {
+        let Self { tree, key, .. } = *self;
+        self.patiently(|| {
+            Ok(match tree.latch_pair(Target::Key(key), level)? {
                 Pair::Nodes { parent, child, .. }
-                    if TreePage(&parent).count() == 1 && Self::is_thin(TreePage(&child)) =>
+                    if TreePage(&parent).count() == 1 && Tree::is_thin(TreePage(&child)) =>
                 {
                     Attempt::Done(())
                 }
                 Pair::Again(missing) => Attempt::Again(missing),
                 _ => Attempt::Nothing,
             })
-        });
-        Ok(is_alone?.is_some())
+        })
     }
 
-    /// Tries something until it is done or there is nothing to do, and not for ever.
-    fn patiently<T>(
-        &self,
-        key: &[u8],
-        mut attempt: impl FnMut() -> Result<Attempt<T>>,
-    ) -> Result<Option<T>> {
-        let mut pins = self.storage.pool.pins();
+    fn shrink_root(&mut self) -> Result<()> {
+        let tree = self.tree;
+        while self.patiently(|| tree.shrink_root())? {}
+        Ok(())
+    }
+
+    /// Whether something is done that is tried until it is, or there is nothing to do, and not for
+    /// ever.
+    fn patiently(&mut self, mut attempt: impl FnMut() -> Result<Attempt<()>>) -> Result<bool> {
+        let pool = &self.tree.storage.pool;
+        let mut pins = pool.pins();
         for _ in 0..TRIES {
             match attempt()? {
-                Attempt::Done(done) => return Ok(Some(done)),
-                Attempt::Nothing => return Ok(None),
+                Attempt::Done(()) => return Ok(true),
+                Attempt::Nothing => return Ok(false),
                 Attempt::Again(None) => thread::yield_now(),
                 Attempt::Again(missing) => {
                     // One page at a time: a small pool has few to spare.
-                    drop(std::mem::replace(&mut pins, self.storage.pool.pins()));
-                    self.load_missing(&mut pins, missing, key)?;
+                    drop(std::mem::replace(&mut pins, pool.pins()));
+                    self.tree.load_missing(&mut pins, missing, self.key)?;
                 }
             }
         }
-        Ok(None)
+        self.merging = Merging::GivenUp;
+        Ok(false)
+    }
+}
+
+impl Tree {
+    /// Merges the leaf of `key` with a neighbour if both together fill at most three quarters of a
+    /// page, or one of them is empty, and so on up the tree. It never waits long for other threads.
+    pub fn merge_around(&self, key: &[u8], live: IsLive<'_>) -> Result<Merging> {
+        let mut merges = Merges {
+            tree: self,
+            key,
+            live,
+            merging: Merging::Finished,
+        };
+        // Inner nodes that were merged bring children side by side that had other parents.
+        while merges.upwards()? {}
+        merges.shrink_root()?;
+        Ok(merges.merging)
     }
 
     /// Whether a leaf has so few bytes in use that a merge is worth trying.
     pub fn is_thin(page: TreePage<'_>) -> bool {
         page.used() < page.capacity() / 4
-    }
-
-    fn merge_at(&self, key: &[u8], level: u8, live: IsLive<'_>) -> Result<bool> {
-        // A queue leaves thin nodes to the left of full ones: both sides are tried.
-        for side in [Side::Right, Side::Left] {
-            let merged = self.patiently(key, || self.merge_beside(key, level, side, live))?;
-            if merged.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     fn merge_beside(
@@ -284,63 +324,68 @@ impl Tree {
         Ok(true)
     }
 
-    /// While the root is an inner node over one child, the child's content moves into the root.
-    fn shrink_root(&self) -> Result<()> {
-        loop {
-            let only_child = {
-                let root = self.storage.pool.shared(self.root)?;
-                let node = TreePage(&root);
-                if node.is_leaf() || node.count() != 1 {
-                    return Ok(());
-                }
-                self.space.page_id(node.child(0))
-            };
-            let mut pins = self.storage.pool.pins();
-            if pins.hold(only_child).is_err() {
-                return Ok(());
-            }
-            let mut mtr = Mtr::new(&self.storage);
-            let Some(map) = self.space.latch_map_if_any(&mut mtr, only_child.page)? else {
-                return Ok(());
-            };
-            let Some(root) = self.storage.pool.exclusive_if_resident(self.root) else {
-                return Ok(());
-            };
+    /// While the root is an inner node over one child, the child's content moves into the root, a
+    /// level at each call.
+    fn shrink_root(&self) -> Result<Attempt<()>> {
+        let only_child = {
+            let root = self.storage.pool.shared(self.root)?;
             let node = TreePage(&root);
-            let same = !node.is_leaf() && node.count() == 1 && node.child(0) == only_child.page;
-            let child = if same {
-                self.storage.pool.exclusive_if_resident(only_child)
-            } else {
-                None
-            };
-            let Some(child) = child else { return Ok(()) };
-            let content = child.to_vec();
-            let level = TreePage(&content).level();
-            let (root, child) = (mtr.push(root), mtr.push(child));
-            let init = TreePageInit {
-                tree: self.id,
-                level,
-                low: Vec::new(),
-                high: None,
-            };
-            mtr.replay(
-                root,
-                &Record::TreeInit {
-                    page: mtr.id(root),
-                    init,
-                },
-            );
-            append_cells(&mut mtr, root, TreePage(&content), 0);
-            let shrunk = TreePage(mtr.page(root));
-            paranoid!(
-                (shrunk.count(), shrunk.level()) == (TreePage(&content).count(), level),
-                "{} cells of level {} moved into the root",
-                TreePage(&content).count(),
-                level
-            );
-            self.space.free(&mut mtr, map, child);
-            mtr.commit()?;
+            if node.is_leaf() || node.count() != 1 {
+                return Ok(Attempt::Nothing);
+            }
+            self.space.page_id(node.child(0))
+        };
+        let mut pins = self.storage.pool.pins();
+        if pins.hold(only_child).is_err() {
+            return Ok(Attempt::Nothing);
         }
+        let mut mtr = Mtr::new(&self.storage);
+        let Some(map) = self.space.latch_map_if_any(&mut mtr, only_child.page)? else {
+            return Ok(Attempt::Nothing);
+        };
+        let Some(root) = self.storage.pool.exclusive_if_resident(self.root) else {
+            return Ok(Attempt::Again(Some(self.root)));
+        };
+        let node = TreePage(&root);
+        if node.is_leaf() || node.count() != 1 || node.child(0) != only_child.page {
+            return Ok(Attempt::Again(None));
+        }
+        let Some(child) = self.storage.pool.exclusive_if_resident(only_child) else {
+            return Ok(Attempt::Again(Some(only_child)));
+        };
+        let content = child.to_vec();
+        let level = TreePage(&content).level();
+        paranoid!(
+            level + 1 == node.level(),
+            "page {} of level {level} is below a root of level {}",
+            child.id(),
+            node.level()
+        );
+        let (root, child) = (mtr.push(root), mtr.push(child));
+        let init = TreePageInit {
+            tree: self.id,
+            level,
+            low: Vec::new(),
+            high: None,
+        };
+        mtr.replay(
+            root,
+            &Record::TreeInit {
+                page: mtr.id(root),
+                init,
+            },
+        );
+        append_cells(&mut mtr, root, TreePage(&content), 0);
+        let shrunk = TreePage(mtr.page(root));
+        paranoid!(
+            (shrunk.count(), shrunk.level()) == (TreePage(&content).count(), level),
+            "{} cells of level {} moved into the root",
+            TreePage(&content).count(),
+            level
+        );
+        self.space.free(&mut mtr, map, child);
+        mtr.commit()?;
+        Ok(Attempt::Done(()))
     }
 }
 

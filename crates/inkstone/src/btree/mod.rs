@@ -32,6 +32,7 @@ mod verify;
 
 pub use ahead::ReadAhead;
 pub use estimate::RangeEstimates;
+pub use merge::Merging;
 pub use racy::Target;
 pub use split::SplitFor;
 pub use verify::TreeReport;

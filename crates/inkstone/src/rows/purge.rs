@@ -2,7 +2,7 @@
 //!
 //! Version segments retire as a whole. Before one goes, its entries are looked through: rows that
 //! were delete-marked by them and still are, are removed physically; long values that lost their
-//! row are freed. Marks of earlier runs of the database, which no version tells of, are removed by
+//! row are freed. Leaves that became thin and could not be merged then are tried again. Marks of earlier runs of the database, which no version tells of, are removed by
 //! a write that needs room in their leaf. Trees that were dropped are removed as well.
 
 use crate::Result;
@@ -12,6 +12,7 @@ use crate::mtr::Mtr;
 use crate::mvcc::versions::{VersionKind, VersionView};
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
+use crate::txn::thin_leaves::ThinLeaf;
 use inkstone_format::VersionAddress;
 use inkstone_format::record::Record;
 use inkstone_format::space::PENDING_FREE_TREE;
@@ -48,8 +49,10 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
         }
     }
     let removed = core.remove_dropped_trees();
+    let merged = merge_thin_leaves(core);
     finished?;
     removed?;
+    merged?;
     retired.and_then(|retired| failed.map_or(Ok(retired), Err))
 }
 
@@ -64,6 +67,36 @@ fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_
         core.pending_free.lock().insert(entry.space);
     }
     Ok(())
+}
+
+/// Merges thin leaves that earlier could not be, because of readers.
+fn merge_thin_leaves(core: &Arc<Core>) -> Result<()> {
+    paranoid!(
+        core.purging.try_lock().is_none(),
+        "thin leaves are merged outside a round of purge"
+    );
+    let mut leaves = core.thin_leaves.lock().take();
+    while let Some(leaf) = leaves.pop_first() {
+        if let Err(error) = merge_thin_leaf(core, leaf) {
+            // The others are tried again in the next round.
+            let mut waiting = core.thin_leaves.lock();
+            leaves.into_iter().for_each(|leaf| waiting.add(leaf));
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn merge_thin_leaf(core: &Arc<Core>, (space, tree, key): ThinLeaf) -> Result<()> {
+    core.check_stopping()?;
+    core.before_upkeep()?;
+    let Some(tree) = core.tree_to_purge(space, tree)? else {
+        return Ok(());
+    };
+    let Some(_tidy) = tree.space.tidy() else {
+        return Ok(());
+    };
+    core.merge_around(&tree, &key)
 }
 
 /// Removes a row if it is still delete-marked by the entry at `address`.
@@ -103,7 +136,7 @@ fn remove_marked(core: &Arc<Core>, tree: &Tree, address: VersionAddress, key: &[
     mtr.commit()?;
     core.storage.counters.add(Counter::RowsPurged, 1);
     if thin {
-        tree.merge_around(key, &|address| core.keeps(address))?;
+        core.merge_around(tree, key)?;
     }
     Ok(())
 }

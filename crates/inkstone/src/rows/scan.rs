@@ -596,7 +596,7 @@ pub(crate) fn clean_leaf(
     let latched = tree.leaf_exclusive(leaf.target())?;
     let key = TreePage(&latched).low().to_vec();
     remove_dead_rows(core, latched, None)?;
-    tree.merge_around(&key, &|address| core.keeps(address))
+    core.merge_around(tree, &key)
 }
 
 impl Drop for Cursor {

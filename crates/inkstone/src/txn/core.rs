@@ -12,6 +12,7 @@ use crate::storage::Storage;
 use crate::store::SpaceFiles;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{HashMap, Mutex, RwLock};
+use crate::txn::thin_leaves::ThinLeaves;
 use crate::txn::transaction::Shared;
 use crate::txn::undo_place::saved_every;
 use crate::{Error, Result};
@@ -86,6 +87,8 @@ pub struct Core {
     pub(crate) making_pending_free: Mutex<()>,
     /// Trees whose pages are to be freed.
     pub(crate) dropped_trees: Mutex<Vec<DroppedTree>>,
+    /// Thin leaves that purge tries again to merge.
+    pub(crate) thin_leaves: Mutex<ThinLeaves>,
     /// One round of purge at a time: what it has been told to free can be freed only when the
     /// version segment that told it has been retired, by the same round.
     pub purging: Mutex<()>,
@@ -147,6 +150,7 @@ impl Core {
             uuid,
             pending_free: Mutex::default(),
             making_pending_free: Mutex::default(),
+            thin_leaves: Mutex::default(),
             unfinished: Mutex::default(),
             recovered: Mutex::default(),
             undoing: Mutex::default(),

@@ -9,6 +9,7 @@
 //! | `statement_locks` | locks of tables that end with a statement |
 //! | `prepare` | the first phase of a commit in two, and XIDs |
 //! | `rollback` | undoing changes |
+//! | `thin_leaves` | leaves that are to be merged when readers let go of them |
 //! | `promise` | the log space that is there for a rollback, also on a full disk |
 //! | `undo_place` | where undo is: in the log, or, of large and old transactions, in the undo file |
 
@@ -19,6 +20,7 @@ pub(crate) mod promise;
 pub(crate) mod rollback;
 mod savepoints;
 mod statement_locks;
+pub(crate) mod thin_leaves;
 pub mod transaction;
 pub(crate) mod undo_place;
 

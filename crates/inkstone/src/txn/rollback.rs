@@ -264,7 +264,6 @@ pub(crate) fn undo_bulk(
     from: &[u8],
     before_step: &mut dyn FnMut() -> Result<()>,
 ) -> Result<u64> {
-    let live = |address| core.keeps(address);
     let (mut undone, mut above): (u64, Option<Vec<u8>>) = (0, None);
     loop {
         before_step()?;
@@ -295,7 +294,7 @@ pub(crate) fn undo_bulk(
         }
         // An empty leaf does no harm; the log may be short.
         if thin && core.storage.log.has_room() {
-            tree.merge_around(&low, &live)?;
+            core.merge_around(tree, &low)?;
         }
         if &low[..] <= from {
             let any = u64::from(undone > 0);
@@ -471,7 +470,7 @@ fn undo_row(
             mtr.commit()?;
             // An empty leaf does no harm; the log may be short.
             if thin && core.storage.log.has_room() {
-                tree.merge_around(key, &live)?;
+                core.merge_around(tree, key)?;
             }
             return Ok(true);
         };
