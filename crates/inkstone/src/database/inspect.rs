@@ -307,9 +307,11 @@ impl Database {
     }
 
     /// Checks every page of a table: structure, order, fences, and that the space adds up: every
-    /// page of the file is in use in exactly one place and allocated, or free. Nothing else should
-    /// write meanwhile (purge waits), but a tree may be built that the handle does not know yet:
-    /// then pages that nothing uses are not looked for, as they may be its own.
+    /// page of the file is in use in exactly one place and allocated, or free. Others may write
+    /// meanwhile (purge waits). Where they allocate or free pages, the report has some of those
+    /// twice or not at all, and whether the space adds up is not looked at. A tree may be built
+    /// that the handle does not know yet: then pages that nothing uses are not looked for, as they
+    /// may be its own.
     pub fn verify_table(&self, table: &Table) -> Result<TableReport> {
         self.inner.core.storage.poison.check()?;
         table.tree_ref().live(&self.inner.core)?;
@@ -321,6 +323,7 @@ impl Database {
             table,
             users: BTreeMap::new(),
             walked: BTreeSet::new(),
+            changes: table.inner.space.changes(),
         };
         let mut report = TableReport {
             table: table.name().to_owned(),
@@ -336,8 +339,9 @@ impl Database {
         report.allocated_pages = check.allocation()?;
         report.file_pages = u64::from(table.inner.space.file().pages());
         paranoid!(
-            report.allocated_pages >= check.users.len() as u64
-                && report.allocated_pages <= report.file_pages,
+            check.is_disturbed()
+                || report.allocated_pages >= check.users.len() as u64
+                    && report.allocated_pages <= report.file_pages,
             "{} pages are in use, {} allocated, of {}",
             check.users.len(),
             report.allocated_pages,
@@ -355,6 +359,8 @@ struct Check<'d> {
     users: BTreeMap<PageNo, User>,
     /// Trees whose pages are among them.
     walked: BTreeSet<TreeId>,
+    /// [`Space::changes`](crate::space::Space::changes) at the beginning.
+    changes: u64,
 }
 
 /// What uses a page.
@@ -406,7 +412,7 @@ impl Check<'_> {
             tree.id
         );
         paranoid!(
-            found.pages.len() + overflow.len() <= self.users.len(),
+            self.is_disturbed() || found.pages.len() + overflow.len() <= self.users.len(),
             "{} pages of {name} are used, and {} known",
             found.pages.len() + overflow.len(),
             self.users.len()
@@ -497,10 +503,16 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Whether pages were allocated or freed since it has begun.
+    fn is_disturbed(&self) -> bool {
+        self.table.inner.space.changes() != self.changes
+    }
+
     fn claim(&mut self, page: PageNo, user: User) -> Result<()> {
         match (self.users.insert(page, user.clone()), user) {
             // A row that an old snapshot may still see can share its chain with an entry.
             (None, _) | (Some(User::LongValue(_)), User::ToBeFreed) => Ok(()),
+            _ if self.is_disturbed() => Ok(()),
             (Some(other), user) => {
                 Err(self.corrupt(page, format!("used by {other} and by {user}")))
             }
@@ -535,14 +547,17 @@ impl Check<'_> {
                 }
             }
         }
+        if self.is_disturbed() {
+            return Ok(allocated);
+        }
         // After the maps: a tree whose pages are in them has its root by now.
         let roots = space.roots()?;
         let is_built = roots.iter().any(|(tree, _)| !self.walked.contains(tree));
-        if let Some(page) = unused.filter(|_| !is_built) {
+        if let Some(page) = unused.filter(|_| !is_built && !self.is_disturbed()) {
             return Err(self.corrupt(page, "allocated but not in use".to_owned()));
         }
         for (&page, user) in &self.users {
-            if !space.is_allocated(page)? {
+            if !space.is_allocated(page)? && !self.is_disturbed() {
                 return Err(self.corrupt(page, format!("used by {user} but not allocated")));
             }
         }

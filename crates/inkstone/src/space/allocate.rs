@@ -366,9 +366,20 @@ impl Space {
                 set: true,
             },
         );
+        self.note_change();
         self.regions.note_taken(region);
         self.tails.note_marked(free.page);
         self.hint.store(free.page.0 + 1, Ordering::Relaxed);
+    }
+
+    /// A number that is another one when a page was allocated or freed, which is noted before any
+    /// other thread can see it.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     /// Frees a page that the mini-transaction has latched as `page_index`, with its map.
@@ -395,6 +406,7 @@ impl Space {
             "page {page} was freed, and is allocated"
         );
         let count = || self.free_pages_in(region, mtr.page(map_index));
+        self.note_change();
         self.regions.note_freed(region, count);
         self.tails.note_freed();
         self.hint.fetch_min(page.page.0, Ordering::Relaxed);

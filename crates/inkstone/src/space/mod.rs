@@ -11,7 +11,7 @@ use crate::mtr::Mtr;
 use crate::paranoid::paranoid;
 use crate::storage::Storage;
 use crate::store::SpaceFile;
-use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::{Error, Result};
 use inkstone_format::apply::{bit, count_clear_bits, map_pages};
 use inkstone_format::header::{PAGE_HEADER_LEN, PageType, page_type};
@@ -57,6 +57,8 @@ pub struct Space {
     tails: Tails,
     upkeep: Upkeep,
     completeness: Completeness,
+    /// How often a page was allocated or freed.
+    changes: AtomicU64,
 }
 
 impl Space {
@@ -73,6 +75,7 @@ impl Space {
             tails: Tails::default(),
             upkeep: Upkeep::default(),
             completeness: Completeness::default(),
+            changes: AtomicU64::new(0),
         }
     }
 
