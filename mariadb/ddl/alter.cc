@@ -3,8 +3,8 @@
 
    Nothing of the rows changes: renamed columns, defaults, dropped checks (an added one must hold in
    every row: the server copies), virtual columns, stored columns that are moved or added, which old
-   rows get from the table's facts (meta.h). Indexes are added and dropped as trees; readers go on
-   meanwhile, writers wait.
+   rows get from the table's facts (meta.h). Indexes are added and dropped as trees; readers and
+   writers go on meanwhile (ddl/index_build.h).
 
    What a crash leaves is the old table or the new one. New trees are filled under names that no
    index has (BUILDING). Then one durable transaction notes the new definition's id, what added
@@ -19,7 +19,7 @@
 #include "ddl/foreign_keys.h"
 #include "ddl/tables.h"
 #include "handler/ha_inkstone.h"
-#include "handler/sorted_insert.h"
+#include "ddl/index_build.h"
 #include "ddl/page_options.h"
 #include "ddl/partitions.h"
 #include <algorithm>
@@ -208,7 +208,7 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
       print_error(refused, MYF(0));
     return HA_ALTER_ERROR;
   }
-  return info->index_add_count ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_INSTANT;
+  return info->index_add_count ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
 /* Whether EXCHANGE PARTITION is about tables whose rows lie by different keys, of which the server
@@ -240,13 +240,15 @@ struct AlterContext : public inplace_alter_handler_ctx
   ha_inkstone *handler;
   AlterPlan plan;
   std::vector<std::string> built;
+  IndexBuild build;
   std::vector<AddedColumn> added;
   std::vector<uint16> order;
 };
 
+/* A duplicate was shown where it was found. */
 static bool report(THD *thd, handler *handler, int failed)
 {
-  if (failed)
+  if (failed && !thd->is_error())
     handler->print_error(failed, MYF(0));
   return failed != 0;
 }
@@ -284,7 +286,10 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
     if (column->field && strcmp(column->field->field_name.str, column->field_name.str))
       context->plan.rename_column(column->field->field_name.str, column->field_name.str);
   context->order= altered_order(altered, info);
-  return report(thd(), this, find_added(altered, info, &context->added));
+  int failed= find_added(altered, info, &context->added);
+  if (!failed && !context->built.empty())
+    failed= track_writers(&context->build);
+  return report(thd(), this, failed);
 }
 
 /* The order of columns in rows: old ones stay where they are, added ones follow. Empty: the order
@@ -353,188 +358,19 @@ bool ha_inkstone::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
   return failed;
 }
 
-bool ha_inkstone::build_indexes(TABLE *altered, Alter_inplace_info *info, const AlterContext &context)
+bool ha_inkstone::build_indexes(TABLE *altered, Alter_inplace_info *info, AlterContext &context)
 {
-  for (const std::string &name : context.built)
+  const std::vector<Field *> columns= old_columns(info);
+  int failed= begin_build(&context.build);
+  for (size_t i= 0; !failed && i < context.built.size(); i++)
   {
-    const KEY *key= find_key(altered, {name.data(), name.size()});
-    if (int failed= build_index(*key, old_columns(info)))
-    {
-      if (failed != HA_ERR_FOUND_DUPP_KEY)
-        print_error(failed, MYF(0));
-      return true;
-    }
+    const std::string &name= context.built[i];
+    failed= build_index(*find_key(altered, {name.data(), name.size()}), columns, &context.build);
     thd_progress_next_stage(thd());
   }
-  return false;
-}
-
-/* The beginning of a CHAR or BINARY: a message about a duplicate leaves out blanks and zeroes at
-   the end of what there is of a value. */
-static bool is_beginning(const KEY_PART_INFO &part)
-{
-  return (part.key_part_flag & HA_PART_KEY_SEG) && part.field->real_type() == MYSQL_TYPE_STRING;
-}
-
-/* In place InnoDB shows what its entry has. */
-static void cut_values(const KEY &key)
-{
-  const KEY_PART_INFO *const end= key.key_part + key.user_defined_key_parts;
-  for (const KEY_PART_INFO *part= key.key_part; part != end; part++)
-  {
-    if (!is_beginning(*part))
-      continue;
-    CHARSET_INFO *charset= part->field->charset();
-    char *value= reinterpret_cast<char *>(part->field->ptr);
-    const size_t length= part->field->pack_length();
-    const size_t kept= charset->charpos(value, value + length, part->length / charset->mbmaxlen);
-    if (kept < length)
-      charset->fill(value + kept, length - kept, charset->pad_char);
-  }
-}
-
-/* Fills a new tree from the rows. Writers are kept away by the server. */
-int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> &columns)
-{
-  KEY key= altered_key;
-  std::vector<KEY_PART_INFO> parts(altered_key.key_part,
-                                   altered_key.key_part + altered_key.user_defined_key_parts);
-  bool computed= false;
-  for (KEY_PART_INFO &part : parts)
-  {
-    part.field= columns[part.field->field_index];
-    computed= computed || !part.field->stored_in_db();
-  }
-  key.key_part= parts.data();
-  KeyCodec of_index;
-  of_index.init(key, &codec.clustered, codec.room);
-  /* A message about a duplicate shows values of the row as it still is: its NULLs are where they
-     were. Where InnoDB copies, the server shows of a column's beginning what the Field of that
-     length has. */
-  for (KEY_PART_INFO &part : parts)
-  {
-    if (is_beginning(part) && !access.session->is_altered_in_place_by_innodb())
-    {
-      if (!(part.field= part.field->make_new_field(thd()->mem_root, table, false)))
-        return HA_ERR_OUT_OF_MEM;
-      part.field->field_length= part.length;
-    }
-    part.null_bit= part.field->null_ptr ? part.field->null_bit : 0;
-    part.null_offset= part.field->null_ptr ? part.field->null_offset() : 0;
-  }
-
-  ink_error error;
-  OwnedTable opened;
-  const std::string tree_name= std::string(BUILDING) + key.name.str;
-  const ink_slice table_name= slice_of(access.share->name), name= slice_of(tree_name);
-  ink_drop_tree(database, table_name, name, nullptr);
-  if (ink_create_tree(database, table_name, name, &error) || open_table(table_name, &opened, &error))
-    return failure(error);
-  const ink_tree *tree= ink_table_find_tree(opened.get(), name);
-  if (int failed= fill_index(of_index, key, tree, computed))
-    return failed;
-  /* A transaction may have begun meanwhile, and its snapshot would find few of the entries. */
-  return ink_complete_tree(database, tree, &error) ? failure(error) : 0;
-}
-
-int ha_inkstone::fill_index(const KeyCodec &of_index, KEY &key, const ink_tree *tree, bool computed)
-{
-  ink_error error;
-  OwnedSorter sorter;
-  if (new_sorter(&sorter, &error))
-    return failure(error);
-  MY_BITMAP *saved= table->read_set;
-  table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
-  int failed= gather_entries(of_index, computed, sorter.get());
-  table->column_bitmaps_set_no_signal(saved, table->write_set);
-  return failed ? failed : insert_sorted(of_index, key, tree, sorter.get());
-}
-
-/* Adds the entries of all rows to those that are to be sorted. */
-int ha_inkstone::gather_entries(const KeyCodec &of_index, bool computed, ink_sorter *sorter)
-{
-  ink_error error;
-  OwnedTransaction reading;
-  OwnedCursor cursor;
-  if (begin(INK_READ_COMMITTED, access.session->interrupt.get(), &reading, &error) ||
-      open_cursor(reading.get(), access.share->clustered(), ink_range(), ink_scan(), &cursor, &error))
-    return failure(error);
-  ink_row rows[Scan::BATCH];
-  for (size_t count= 1; count;)
-  {
-    if (thd_kill_level(thd()) != THD_IS_NOT_KILLED)
-      return HA_ERR_ABORTED_BY_USER;
-    if (ink_cursor_fetch(cursor.get(), rows, Scan::BATCH, &count, &error))
-      return failure(error);
-    for (size_t i= 0; i < count; i++)
-      if (int failed= add_entry(of_index, rows[i], computed, sorter))
-        return failed;
-  }
-  return 0;
-}
-
-int ha_inkstone::add_entry(const KeyCodec &of_index, ink_row row, bool computed, ink_sorter *sorter)
-{
-  ink_error error;
-  if (!codec.room->restore(&row, cut_key))
-    return HA_ERR_CRASHED;
-  if (int failed= fill(row.key, row.value, table->record[0]))
-    return failed;
-  if (computed)
-    table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
-  EntryImage &entry= buffers.entry;
-  if (buffers.row.take_key(row.key) || entry.put(of_index, table->record[0], buffers.row))
-    return HA_ERR_OUT_OF_MEM;
-  return ink_sorter_add(sorter, slice(entry.key), slice(entry.value), &error) ? failure(error) : 0;
-}
-
-/* Entries are inserted in transactions of their own: no other session sees the tree before the
-   ALTER commits. */
-int ha_inkstone::insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tree *tree, ink_sorter *sorter)
-{
-  FillingTransaction writing;
-  Progress progress= {thd(), 0, ink_sorter_count(sorter)};
-  SortedInsert insert(tree, sorter, &progress);
-  while (!insert.is_over())
-  {
-    if (int failed= writing.begin(*access.session))
-      return failed;
-    int failed= insert.next(writing.get());
-    if (failed == HA_ERR_FOUND_DUPP_KEY)
-      return show_duplicate(of_index, key, insert.refused());
-    if (failed || (failed= writing.count(thd(), insert.inserted_bytes())))
-      return failed;
-  }
-  return writing.commit(thd());
-}
-
-/* Reports a row that a new unique index refuses. */
-int ha_inkstone::show_duplicate(const KeyCodec &of_index, KEY &key, ink_row entry)
-{
-  if (int failed= show_row_of(of_index, key, entry))
-    return failed;
-  print_keydup_error(table, &key, MYF(0));
-  return HA_ERR_FOUND_DUPP_KEY;
-}
-
-/* Shows the row that an entry belongs to, if it is there. */
-int ha_inkstone::show_row_of(const KeyCodec &of_index, const KEY &key, ink_row entry)
-{
-  ink_slice of_row, row;
-  size_t extras_at;
-  bool found= false;
-  RowImage &row_image= buffers.row;
-  if (!codec.room->restore(&entry, cut_key) ||
-      !of_index.row_key(entry.key, entry.value, scratch, &of_row, &extras_at) || row_image.take_key(of_row))
-    return HA_ERR_CRASHED;
-  if (int failed= get(access.share->clustered(), slice(row_image.key), &row_value, &row, &found))
-    return failed;
-  if (!found)
-    return 0;
-  const int failed= show_row(slice(row_image.key), row);
-  if (!failed && access.session->is_altered_in_place_by_innodb())
-    cut_values(key);
-  return failed;
+  if (!failed)
+    failed= catch_up_beside_writers(&context.build);
+  return report(thd(), this, failed);
 }
 
 bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit)
@@ -579,6 +415,8 @@ int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TAB
   {
     ha_inkstone *handler= context->handler;
     handler->scan.close();
+    if (!failed && !context->built.empty())
+      failed= handler->complete_build(&context->build);
     if (!failed && table->found_next_number_field)
       failed= handler->alter_counter(altered, info);
     changes.push_back({handler->access.share, &context->plan, &context->added, &context->order});

@@ -29,6 +29,8 @@
 #include "references/references.h"
 
 struct AlterContext;
+struct BuiltIndex;
+struct IndexBuild;
 /** Rows that a bulk insert holds back, and what becomes of them. */
 class BulkInsert;
 
@@ -159,15 +161,29 @@ private:
   /* ddl/alter.cc */
   int find_added(TABLE *altered, Alter_inplace_info *info, std::vector<AddedColumn> *added);
   std::vector<uint16> altered_order(const TABLE *altered, Alter_inplace_info *info) const;
-  int build_index(const KEY &altered_key, const std::vector<Field *> &columns);
-  int fill_index(const KeyCodec &of_index, KEY &key, const ink_tree *tree, bool computed);
-  bool build_indexes(TABLE *altered, Alter_inplace_info *info, const AlterContext &context);
-  int gather_entries(const KeyCodec &of_index, bool computed, ink_sorter *sorter);
-  int add_entry(const KeyCodec &of_index, ink_row row, bool computed, ink_sorter *sorter);
-  int insert_sorted(const KeyCodec &of_index, KEY &key, const ink_tree *tree, ink_sorter *sorter);
-  int show_row_of(const KeyCodec &of_index, const KEY &key, ink_row entry);
-  int show_duplicate(const KeyCodec &of_index, KEY &key, ink_row entry);
+  bool build_indexes(TABLE *altered, Alter_inplace_info *info, AlterContext &context);
   int commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered, Alter_inplace_info *info);
+
+  /* ddl/index_build.cc */
+  int track_writers(IndexBuild *build);
+  int begin_build(IndexBuild *build);
+  int build_index(const KEY &altered_key, const std::vector<Field *> &columns, IndexBuild *build);
+  int fill_index(BuiltIndex &index, const ink_transaction *seen);
+  int gather_entries(const BuiltIndex &index, const ink_transaction *seen, ink_sorter *sorter);
+  int make_entry(const BuiltIndex &index, ink_row row);
+  int insert_sorted(BuiltIndex &index, const ink_transaction *seen, ink_sorter *sorter);
+  int show_row_of(const KeyCodec &of_index, const KEY &key, ink_row entry, const ink_transaction *seen= nullptr);
+  int get_seen(const ink_transaction *seen, ink_slice image, ink_slice *row, bool *found);
+  int show_duplicate(BuiltIndex &index, const ink_transaction *seen, ink_row entry);
+  int take_changed(IndexBuild *build, OwnedTransaction *now, ink_changed_rows *changed);
+  int catch_up(IndexBuild *build, size_t *count);
+  int catch_up_beside_writers(IndexBuild *build);
+  int make_entry_of(const BuiltIndex &index, const ink_transaction *seen, ink_slice key, bool *found);
+  int exchange_entries(BuiltIndex &index, const ink_transaction *before, const ink_transaction *now,
+                       const ink_changed_rows &changed);
+  int exchange_entry(const BuiltIndex &index, const ink_transaction *before, const ink_transaction *now,
+                     ink_slice key, const ink_transaction *writing, ink_sorter *sorter);
+  int complete_build(IndexBuild *build);
 
   /* ddl/alter_counters.cc */
   enum Reserved { KEPT, FORGOTTEN, NOTED };

@@ -13,6 +13,7 @@ struct GiveBack
   void operator()(ink_cursor *cursor) const { ink_cursor_close(cursor); }
   void operator()(ink_export *exporting) const { ink_export_end(exporting); }
   void operator()(ink_sorter *sorter) const { ink_sorter_free(sorter); }
+  void operator()(ink_change_tracker *tracker) const { ink_change_tracker_free(tracker); }
   void operator()(ink_interrupt *interrupt) const { ink_interrupt_free(interrupt); }
 };
 
@@ -21,6 +22,7 @@ typedef std::unique_ptr<ink_transaction, GiveBack> OwnedTransaction;
 typedef std::unique_ptr<ink_cursor, GiveBack> OwnedCursor;
 typedef std::unique_ptr<ink_export, GiveBack> OwnedExport;
 typedef std::unique_ptr<ink_sorter, GiveBack> OwnedSorter;
+typedef std::unique_ptr<ink_change_tracker, GiveBack> OwnedChangeTracker;
 typedef std::unique_ptr<ink_interrupt, GiveBack> OwnedInterrupt;
 
 /** Bytes that the engine copies out; one can be filled again and again. */
@@ -54,6 +56,15 @@ inline int new_sorter(OwnedSorter *sorter, ink_error *error)
   ink_sorter *made= nullptr;
   const int failed= ink_sorter_new(database, &made, error);
   sorter->reset(failed ? nullptr : made);
+  return failed;
+}
+
+inline int track_changes(const ink_tree *tree, uint64_t bytes_max, uint64_t milliseconds,
+                         OwnedChangeTracker *tracker, ink_error *error)
+{
+  ink_change_tracker *made= nullptr;
+  const int failed= ink_track_changes(database, tree, bytes_max, milliseconds, &made, error);
+  tracker->reset(failed ? nullptr : made);
   return failed;
 }
 

@@ -85,6 +85,12 @@ static MYSQL_SYSVAR_ULONG(fast_shutdown, fast_shutdown, PLUGIN_VAR_OPCMDARG,
                           " not wait for rollbacks of connections (the next start rolls back)",
                           nullptr, nullptr, 1, 0, 3, 0);
 
+static ulonglong online_alter_log_bytes;
+static MYSQL_SYSVAR_ULONGLONG(online_alter_log_max_size, online_alter_log_bytes, PLUGIN_VAR_RQCMDARG,
+                              "Bytes of memory for the keys of rows that change while an index is built; the"
+                              " ALTER fails where they are more",
+                              nullptr, nullptr, 128 << 20, 65536, ULONGLONG_MAX, 0);
+
 static my_bool print_all_deadlocks;
 static MYSQL_SYSVAR_BOOL(print_all_deadlocks, print_all_deadlocks, PLUGIN_VAR_OPCMDARG,
                          "Write each deadlock to the error log; SHOW ENGINE INKSTONE STATUS has the"
@@ -108,6 +114,7 @@ struct st_mysql_sys_var *inkstone_variables[]= {
     MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(read_only),
     MYSQL_SYSVAR(fast_shutdown),
+    MYSQL_SYSVAR(online_alter_log_max_size),
     MYSQL_SYSVAR(print_all_deadlocks),
     MYSQL_SYSVAR(lock_wait_timeout),
     MYSQL_SYSVAR(snapshot_isolation),
@@ -150,6 +157,11 @@ uint64_t lock_wait_timeout_ms(THD *thd)
   double seconds= static_cast<double>(THDVAR(thd, lock_wait_timeout));
   set_if_smaller(seconds, static_cast<double>(thd->variables.lock_wait_timeout));
   return static_cast<uint64_t>(seconds * 1000);
+}
+
+uint64_t online_alter_log_max_size()
+{
+  return online_alter_log_bytes;
 }
 
 const char *compression_of_pages()

@@ -17,6 +17,8 @@ uint32_t shutdown_mode();
 bool leaves_rollbacks();
 /** How long a statement waits for a row lock; NOWAIT and WAIT n count. */
 uint64_t lock_wait_timeout_ms(THD *thd);
+/** Bytes of keys that may be noted while an index is built. */
+uint64_t online_alter_log_max_size();
 /** How pages are compressed of a table that says no more than that they are. */
 const char *compression_of_pages();
 bool snapshot_isolation(THD *thd);

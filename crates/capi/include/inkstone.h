@@ -830,6 +830,29 @@ int ink_sorter_insert(ink_sorter *sorter, const ink_transaction *transaction, co
 int ink_sorter_first_repeated(ink_sorter *sorter, uint64_t *number, ink_row *row, bool *found,
                               ink_error *error);
 
+/* Building an index while others write: from the rows that a first snapshot sees, and then, again
+ * and again, from those that have changed since. Keys of rows of a tree that are written are noted,
+ * up to `bytes_max` of memory (about a hundred bytes a row). Waits at first for transactions that
+ * have changed rows of the table before (INK_LOCK_TIMEOUT). From ink_track_changes; given back by
+ * ink_change_tracker_free. For one thread at a time. */
+typedef struct ink_change_tracker ink_change_tracker;
+typedef struct ink_changed_rows {
+  /* A new transaction that sees the rows as they are now; the caller gives it back. NULL if there
+     were too many. */
+  ink_transaction *seen;
+  /* Keys of all rows of which it sees something else than the one of the call before, and of
+     others, in order; lent out until the next call. Of the first call they do not count. */
+  const ink_slice *keys;
+  size_t count;
+  /* The keys took more than `bytes_max`, and no more are noted. */
+  bool too_many;
+} ink_changed_rows;
+
+int ink_track_changes(const ink_database *database, const ink_tree *tree, uint64_t bytes_max,
+                      uint64_t milliseconds, ink_change_tracker **tracker, ink_error *error);
+void ink_change_tracker_free(ink_change_tracker *tracker);
+int ink_take_changed_rows(ink_change_tracker *tracker, ink_changed_rows *changed, ink_error *error);
+
 /* INK_ROW_NOT_FOUND if there is no row of the key. */
 int ink_update(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                ink_slice value, ink_error *error);

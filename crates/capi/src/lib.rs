@@ -17,6 +17,7 @@
 )]
 
 mod catalog;
+mod changes;
 mod cursor;
 mod database;
 mod entry;

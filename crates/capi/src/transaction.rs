@@ -71,6 +71,15 @@ fn over() -> Failure {
 /// `ink_transaction`.
 pub struct ink_transaction(pub Arc<Cell>);
 
+impl ink_transaction {
+    pub fn new(begun: Transaction) -> Self {
+        Self(Arc::new(Cell {
+            id: begun.id().0,
+            state: RwLock::new(State::Active(begun)),
+        }))
+    }
+}
+
 impl Drop for ink_transaction {
     /// Its cursors may live on; it does not.
     fn drop(&mut self) {
@@ -160,10 +169,7 @@ pub unsafe extern "C" fn ink_begin(
         if let Some(interrupt) = interrupt.as_ref() {
             begun.set_interrupt(&interrupt.0);
         }
-        *place = raw::into_handle(ink_transaction(Arc::new(Cell {
-            id: begun.id().0,
-            state: RwLock::new(State::Active(begun)),
-        })));
+        *place = raw::into_handle(ink_transaction::new(begun));
     })
 }
 

@@ -456,6 +456,51 @@ static void snapshots_are_older_than_what_is_filled_later(ink_database *db) {
   ink_table_close(table);
 }
 
+static void changes_are_tracked(ink_database *db) {
+  ink_change_tracker *tracker;
+  ink_changed_rows changed;
+  ink_table *table;
+  ink_buffer value = {0};
+  bool found;
+  OK(ink_create_table(db, INK_STR("tracked"), NULL, 0, &error));
+  OK(ink_table_open(db, INK_STR("tracked"), &table, &error));
+  const ink_tree *tree = ink_table_tree(table, 0);
+  ink_transaction *txn = begin(db, INK_READ_COMMITTED, NULL);
+  OK(ink_insert(txn, tree, INK_STR("a"), INK_STR("1"), &error));
+  FAILS(INK_LOCK_TIMEOUT, ink_track_changes(db, tree, 1 << 20, 1, &tracker, &error));
+  OK(ink_commit(txn, INK_LAZY, &error));
+  ink_transaction_free(txn);
+  OK(ink_track_changes(db, tree, 250, 1000, &tracker, &error));
+  OK(ink_take_changed_rows(tracker, &changed, &error));
+  CHECK(changed.count == 0 && !changed.too_many);
+  ink_transaction *before = changed.seen;
+  txn = begin(db, INK_READ_COMMITTED, NULL);
+  OK(ink_insert(txn, tree, INK_STR("b"), INK_STR("2"), &error));
+  OK(ink_commit(txn, INK_LAZY, &error));
+  ink_transaction_free(txn);
+  OK(ink_take_changed_rows(tracker, &changed, &error));
+  CHECK(changed.count == 1 && changed.keys[0].len == 1 && *changed.keys[0].data == 'b');
+  OK(ink_get(before, tree, changed.keys[0], &value, &found, &error));
+  CHECK(!found);
+  OK(ink_get(changed.seen, tree, changed.keys[0], &value, &found, &error));
+  CHECK(found && *value.data == '2');
+  ink_transaction_free(before);
+  ink_transaction_free(changed.seen);
+  txn = begin(db, INK_READ_COMMITTED, NULL);
+  OK(ink_insert(txn, tree, INK_STR("c"), INK_STR("3"), &error));
+  OK(ink_insert(txn, tree, INK_STR("d"), INK_STR("4"), &error));
+  OK(ink_insert(txn, tree, INK_STR("e"), INK_STR("5"), &error));
+  ink_transaction_free(txn);
+  OK(ink_take_changed_rows(tracker, &changed, &error));
+  CHECK(changed.too_many && !changed.seen && changed.count == 0);
+  ink_change_tracker_free(tracker);
+  ink_change_tracker_free(NULL);
+  FAILS(INK_INVALID, ink_take_changed_rows(NULL, &changed, &error));
+  ink_buffer_free(&value);
+  ink_table_close(table);
+  OK(ink_drop_table(db, INK_STR("tracked"), &error));
+}
+
 static void rows_are_sorted(ink_database *db) {
   const char *keys[] = {"c", "a", "b", "a", "d"};
   ink_transaction *txn = begin(db, INK_READ_COMMITTED, NULL);
@@ -687,6 +732,7 @@ int main(int argc, char **argv) {
   lock_wait_hooks(db, ink_table_tree(table, 0));
   rows_without_transactions(db, ink_table_tree(table, 0));
   commit_in_two(db, ink_table_tree(table, 0));
+  changes_are_tracked(db);
   rows_are_sorted(db);
   tables(db, argv[1]);
   tables_with_options(db);

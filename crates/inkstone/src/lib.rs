@@ -119,8 +119,8 @@ pub use btree::{RangeEstimates, TreeReport};
 pub use catalog::{Reference, ReferenceAction};
 pub use counters::{DurationBucket, DurationSummary};
 pub use database::{
-    Database, Export, LeftOut, LockState, LockView, Metric, OpenReport, Recovered, TableReport,
-    TableStatistics, TransactionView, TreeEstimates,
+    ChangeTracker, ChangedRows, Database, Export, LeftOut, LockState, LockView, Metric, OpenReport,
+    Recovered, TableReport, TableStatistics, TransactionView, TreeEstimates,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use inkstone_format::{Corrupt, Lsn, PageId, TrxId};

@@ -25,6 +25,7 @@ mod kills;
 mod libraries;
 mod missing;
 mod mtr;
+mod online;
 mod orphans;
 mod packages;
 mod pair;

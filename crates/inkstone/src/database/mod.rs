@@ -8,6 +8,7 @@
 //! | `tables` | tables and their trees |
 //! | `rows` | rows through a transaction |
 //! | `ddl` | creating, dropping, renaming tables |
+//! | `changes` | which rows change while an index is built |
 //! | `references` | which tables refer to which |
 //! | `transfer` | tables as files: export and import |
 //! | `checkpoint` | how far recovery must go back; long transactions' undo |
@@ -17,6 +18,7 @@
 //! | `status`, `watch` | counters and gauges; transactions, locks and waits |
 
 mod background;
+mod changes;
 mod checkpoint;
 mod close;
 mod ddl;
@@ -31,6 +33,7 @@ mod tables;
 mod transfer;
 mod watch;
 
+pub use changes::{ChangeTracker, ChangedRows};
 pub use inspect::{TableReport, TableStatistics, TreeEstimates};
 pub use opening::{LeftOut, OpenReport, Recovered};
 pub use status::Metric;

@@ -428,6 +428,9 @@ impl Transaction {
         rows: &[RowRef<'_>],
     ) -> Result<()> {
         let (core, page) = (&self.core, leaf.id());
+        for (key, _) in rows {
+            core.note_change((page.space, tree.id), key, &self.shared.state);
+        }
         let live = core.liveness();
         let before = TreePage(&leaf).count();
         paranoid!(

@@ -335,6 +335,8 @@ impl Transaction {
             !matches!(newest, Newest::Busy(_)),
             "a row is written that another transaction is changing: {newest:?}"
         );
+        let place = (tree.space.id, tree.id);
+        self.core.note_change(place, key, &self.shared.state);
         let is_new = found.is_err();
         let here = Here {
             tree,

@@ -13,6 +13,7 @@ use crate::store::SpaceFiles;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{HashMap, Mutex, RwLock};
 use crate::txn::thin_leaves::ThinLeaves;
+use crate::txn::tracked::Tracked;
 use crate::txn::transaction::Shared;
 use crate::txn::undo_place::saved_every;
 use crate::{Error, Result};
@@ -87,6 +88,8 @@ pub struct Core {
     pub(crate) making_pending_free: Mutex<()>,
     /// Trees whose pages are to be freed.
     pub(crate) dropped_trees: Mutex<Vec<DroppedTree>>,
+    /// Trees of which it is noted what changes.
+    pub(crate) tracked: Tracked,
     /// Thin leaves that purge tries again to merge.
     pub(crate) thin_leaves: Mutex<ThinLeaves>,
     /// One round of purge at a time: what it has been told to free can be freed only when the
@@ -151,6 +154,7 @@ impl Core {
             pending_free: Mutex::default(),
             making_pending_free: Mutex::default(),
             thin_leaves: Mutex::default(),
+            tracked: Tracked::default(),
             unfinished: Mutex::default(),
             recovered: Mutex::default(),
             undoing: Mutex::default(),

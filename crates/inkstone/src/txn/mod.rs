@@ -11,6 +11,7 @@
 //! | `rollback` | undoing changes |
 //! | `thin_leaves` | leaves that are to be merged when readers let go of them |
 //! | `promise` | the log space that is there for a rollback, also on a full disk |
+//! | `tracked` | keys of rows that change while an index is built |
 //! | `undo_place` | where undo is: in the log, or, of large and old transactions, in the undo file |
 
 pub mod core;
@@ -21,6 +22,7 @@ pub(crate) mod rollback;
 mod savepoints;
 mod statement_locks;
 pub(crate) mod thin_leaves;
+pub(crate) mod tracked;
 pub mod transaction;
 pub(crate) mod undo_place;
 

@@ -456,9 +456,13 @@ impl Transaction {
 
     /// Takes the snapshot now instead of at the first read.
     pub fn take_snapshot(&self) -> Result<()> {
+        self.keep_snapshot().map(drop)
+    }
+
+    /// As [`Transaction::take_snapshot`]; its number.
+    pub(crate) fn keep_snapshot(&self) -> Result<u64> {
         let mut inner = self.active()?;
-        self.snapshot_of(&mut inner);
-        Ok(())
+        Ok(self.snapshot_of(&mut inner).seq())
     }
 
     /// The inner state of a transaction that may still work.

@@ -1,0 +1,157 @@
+//! Indexes that are added beside writers: none of their changes may be missing in an index, and none
+//! of them waits for the whole ALTER.
+
+use super::client::{Client, Reply};
+use super::random::Random;
+use super::server::Server;
+use inkstone_testkit::build::Result;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the indexes of one table come and go.
+const TIME: Duration = Duration::from_secs(3);
+const WRITERS: u64 = 3;
+const ROWS: u64 = 6_000;
+
+/// What a writer may be told: a duplicate, a lock wait that is too long, a deadlock, and that the
+/// definition has changed.
+const TOLD: [u16; 4] = [1062, 1205, 1213, 1412];
+
+const INDEXES: [&str; 8] = [
+    "INDEX i (a)",
+    "INDEX i (s)",
+    "INDEX i (t(100))",
+    "INDEX i (twice)",
+    "INDEX i (a DESC, s(3))",
+    "UNIQUE i (u, id)",
+    "UNIQUE i (s, id)",
+    "INDEX i (a), ADD INDEX j (s), ADD UNIQUE k (id, a)",
+];
+
+/// Checks it on a server without other clients.
+pub fn check(server: &Server) -> Result<()> {
+    for partitions in ["", "PARTITION BY HASH (id) PARTITIONS 3"] {
+        server.sql(&format!(
+            "CREATE OR REPLACE DATABASE online; USE online; CREATE TABLE t (id INT PRIMARY KEY, a INT, s VARCHAR(60), \
+             t TEXT, u BIGINT, twice INT AS (a * 2)) ENGINE = Inkstone {partitions}; \
+             INSERT INTO t (id, a, s, t, u) \
+             SELECT seq, seq % 97, CONCAT('name ', seq % 50), REPEAT('long ', seq % 90), seq FROM seq_1_to_{ROWS}"
+        ))?;
+        let (over, written) = (&AtomicBool::new(false), &AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let socket = server.socket();
+            let writer = |seed| scope.spawn(move || write(socket, Random(seed), over, written));
+            let writers: Vec<_> = (1..=WRITERS).map(writer).collect();
+            let altered = alter(server, written);
+            over.store(true, Ordering::Relaxed);
+            let ended = writers
+                .into_iter()
+                .try_for_each(|writer| writer.join().expect("a writer does not panic"));
+            altered.and(ended)
+        })?;
+    }
+    server.sql("DROP DATABASE online").map(drop)
+}
+
+/// Adds indexes, has them checked, and drops them, again and again.
+fn alter(server: &Server, written: &AtomicU64) -> Result<()> {
+    let mut client = connect(server.socket())?;
+    let (mut random, mut beside) = (Random(9), 0);
+    let began = Instant::now();
+    while began.elapsed() < TIME || beside == 0 {
+        if began.elapsed() > 10 * TIME {
+            return Err("no writer comes to write beside ALTER .. LOCK=NONE".to_owned());
+        }
+        let before = written.load(Ordering::Relaxed);
+        let index = random.pick(&INDEXES);
+        run(
+            &mut client,
+            &format!("ALTER TABLE t ADD {index}, ALGORITHM=INPLACE, LOCK=NONE"),
+            &[],
+        )?;
+        beside += written.load(Ordering::Relaxed) - before;
+        let Reply::Rows(found) = run(&mut client, "CHECK TABLE t", &[])? else {
+            return Err("CHECK TABLE gives no rows".to_owned());
+        };
+        let is_sound = found.rows.len() == 1 && found.rows[0][3].as_deref() == Some(b"OK");
+        if !is_sound {
+            return Err(format!(
+                "beside writers, behind ADD {index}: {:?}",
+                found.rows
+            ));
+        }
+        let more = if index.contains('j') {
+            ", DROP INDEX j, DROP INDEX k"
+        } else {
+            ""
+        };
+        run(
+            &mut client,
+            &format!("ALTER TABLE t DROP INDEX i{more}"),
+            &[],
+        )?;
+    }
+    Ok(())
+}
+
+fn write(socket: &Path, mut random: Random, over: &AtomicBool, written: &AtomicU64) -> Result<()> {
+    let mut client = connect(socket)?;
+    while !over.load(Ordering::Relaxed) {
+        let statements = if random.chance(50) {
+            1
+        } else {
+            random.between(2, 6)
+        };
+        if statements > 1 {
+            run(&mut client, "BEGIN", &[])?;
+        }
+        for _ in 0..statements {
+            run(&mut client, &change(&mut random), &TOLD)?;
+            written.fetch_add(1, Ordering::Relaxed);
+        }
+        if statements > 1 {
+            let end = if random.chance(30) {
+                "ROLLBACK"
+            } else {
+                "COMMIT"
+            };
+            run(&mut client, end, &[])?;
+        }
+    }
+    Ok(())
+}
+
+fn change(random: &mut Random) -> String {
+    let (id, n) = (random.between(1, ROWS + 500), random.below(900));
+    match random.below(7) {
+        0 => format!("UPDATE t SET a = {n}, s = 'n\u{e1}me {n}' WHERE id = {id}"),
+        1 => format!("DELETE FROM t WHERE id = {id}"),
+        2 => format!("UPDATE t SET id = {n} WHERE id = {id}"),
+        3 => format!("UPDATE t SET u = -u WHERE id BETWEEN {id} AND {id} + 5"),
+        4 => format!("UPDATE t SET t = REPEAT('q', {n} * 10) WHERE id = {id}"),
+        5 => format!("REPLACE INTO t (id, a, s, t, u) VALUES ({id}, {n}, 'x', 'y', {id})"),
+        _ => format!(
+            "INSERT IGNORE INTO t (id, a, s, t, u) SELECT seq, seq % 33, seq, seq, seq FROM seq_{id}_to_{}",
+            id + 30
+        ),
+    }
+}
+
+fn connect(socket: &Path) -> Result<Client> {
+    let mut client = Client::connect(socket).map_err(|error| format!("connecting: {error}"))?;
+    run(&mut client, "USE online", &[])?;
+    Ok(client)
+}
+
+/// Runs a statement that fails with none but these errors.
+fn run(client: &mut Client, statement: &str, told: &[u16]) -> Result<Reply> {
+    match client.run(statement) {
+        Ok(Reply::Refused(refusal)) if !told.contains(&refusal.code) => Err(format!(
+            "{statement}: error {}: {}",
+            refusal.code, refusal.message
+        )),
+        Ok(reply) => Ok(reply),
+        Err(error) => Err(format!("{statement}: {error}")),
+    }
+}
