@@ -110,6 +110,10 @@ pub fn compare(
         *accepted.entry(accepted::COUNTS_BEHIND_COPY).or_default() += 1;
         return Judged::Ends;
     }
+    if let Some(reason) = accepted::refuses_reference(&text, innodb, inkstone) {
+        *accepted.entry(reason).or_default() += 1;
+        return Judged::Ends;
+    }
     if what == Aspect::Outcome && faults::exchanges_other_keys(sides, &text, outcomes) {
         let reason = accepted::INNODB_EXCHANGES_OTHER_KEYS;
         *accepted.entry(reason).or_default() += 1;
