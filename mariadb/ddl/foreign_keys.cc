@@ -140,8 +140,8 @@ static void take_names(const TABLE *form, std::vector<std::string> *columns)
       name= column->field_name.str;
 }
 
-/* `form` is the child's; a table that refers to itself is its own parent, in an ALTER as it was: its
-   copy's rows are looked for there. */
+/* `form` is the child's; a table that refers to itself is its own parent, in an ALTER as it was:
+   its copy's rows are looked for there. */
 static int check_added(Defined &defined, const TABLE *form, bool is_copy)
 {
   THD *thd= defined.thd;

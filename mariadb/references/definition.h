@@ -41,8 +41,8 @@ private:
 
 /** The index that begins with these columns, each whole, in this order; -1: there is none. */
 int index_of_columns(const TABLE *form, const std::vector<std::string> &columns);
-/** Of several the clustered one, or the first of `by_age`, as with InnoDB: rows' entries come and go
-    in that order, and a row that refers to itself finds its own as they do. */
+/** Of several the clustered one, or the first of `by_age`, as with InnoDB: rows' entries come and
+    go in that order, and a row that refers to itself finds its own as they do. */
 int oldest_index_of_columns(const TABLE *form, const std::vector<uint> &by_age,
                             const std::vector<std::string> &columns);
 /** Whether keys have the same bytes of both columns' values. */

@@ -310,6 +310,10 @@ const COPIES_KEEP_REFERRING_COLUMNS: &str = "an ALTER renames columns of foreign
 /// Why a foreign key that only Inkstone refuses is accepted, and ends its case.
 const KEYS_END_WITH_ROWS_KEY: &str = "a foreign key refers to columns of an index and, behind them, of the primary key, which InnoDB has at the end of each index";
 
+/// Why a row that only Inkstone's foreign key refuses is accepted, and ends its case: where another
+/// foreign key of the two tables makes children follow.
+pub const REFUSED_BEFORE_FOLLOWED: &str = "children that refuse a change, and a new parent, are looked for before others follow; InnoDB takes foreign keys in the order of their names, and finds what has followed";
+
 /// Why a definition that a foreign key forbids is refused by Inkstone alone.
 pub fn refuses_reference(
     statement: &str,
