@@ -10,9 +10,9 @@
 //!
 //! One file, one subject: [`schema`], [`partitioning`], [`pages`], [`types`], [`text`] make tables,
 //! [`dml`], [`query`], [`alter`] statements, [`objects`] what is not about one table; [`generate`]
-//! cases of them; [`foreign_keys`] cases of their own; [`sides`] runs them, [`compare`] judges, with
-//! a look at [`plans`], [`changes`], [`buffered`] and [`faults`], [`accepted`] lists what is not
-//! judged, [`shrink`] shrinks.
+//! cases of them; [`foreign_keys`] cases of their own; [`sides`] runs them, [`compare`] judges,
+//! with a look at [`plans`], [`changes`], [`buffered`] and [`faults`], [`accepted`] lists what is
+//! not judged, [`shrink`] shrinks.
 
 mod accepted;
 mod alter;
