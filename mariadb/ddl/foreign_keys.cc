@@ -34,7 +34,7 @@ static std::string key_in_words(const ForeignKey &key, bool is_named)
     return "`" + key.name + "`";
   std::string columns;
   for (const std::string &column : key.columns)
-    columns+= (columns.empty() ? "" : ",") + column;
+    columns+= (columns.empty() ? "" : ", ") + column;
   return "(" + columns + ")";
 }
 
@@ -74,15 +74,29 @@ static int check_child(const Defined &defined, const TABLE *form)
   if (key.columns.size() != key.parent_columns.size())
     return defined.refuse("It has another number of columns than it refers to.");
   for (const std::string &name : key.columns)
-  {
-    const Field *column= find_column(form, name);
-    if (!column)
+    if (!find_column(form, name))
       return defined.refuse("Column " + name + " was not found.", "");
-    const bool sets_null= key.on_delete == INK_SET_NULL || key.on_update == INK_SET_NULL;
-    if (sets_null && !column->real_maybe_null())
-      return defined.refuse("You have defined a SET NULL condition but column '" + name + "' is defined as NOT NULL.");
-  }
   return index_of_columns(form, key.columns) < 0 ? defined.refuse("There is no index that begins with its columns.") : 0;
+}
+
+/* Whether the child takes each NULL that it may be to have. That of a parent InnoDB refuses without
+   a word, and only beside ON DELETE RESTRICT. `parent`: nullptr if there is none yet. */
+static int check_nulls(const Defined &defined, const TABLE *child, const TABLE *parent)
+{
+  const ForeignKey &key= defined.key;
+  const bool sets_null= key.on_delete == INK_SET_NULL || key.on_update == INK_SET_NULL;
+  for (size_t i= 0; i < key.columns.size(); i++)
+  {
+    if (find_column(child, key.columns[i])->real_maybe_null())
+      continue;
+    if (sets_null)
+      return defined.refuse("You have defined a SET NULL condition but column '" + key.columns[i] +
+                            "' is defined as NOT NULL.");
+    if (parent && key.on_update == INK_CASCADE && key.on_delete == INK_RESTRICT &&
+        find_column(parent, key.parent_columns[i])->real_maybe_null())
+      return HA_ERR_CANNOT_ADD_FOREIGN;
+  }
+  return 0;
 }
 
 /* Whether child and parent go together. */
@@ -102,7 +116,7 @@ static int check_pair(const Defined &defined, const TABLE *child, const TABLE *p
       return defined.refuse("Field type or character set for column '" + key.columns[i] +
                             "' does not match referenced column '" + key.parent_columns[i] + "'.");
   }
-  return 0;
+  return check_nulls(defined, child, parent);
 }
 
 /* Until the statement ends no row of a parent changes: what is looked at now holds when the foreign
@@ -118,16 +132,30 @@ static int hold_parent(THD *thd, const ForeignKey &key)
              : 0;
 }
 
-/* `form` is the child's; a table that refers to itself is its own parent. */
-static int check_added(const Defined &defined, const TABLE *form)
+/* Names of columns as their table has them, whatever letters the statement writes them in. */
+static void take_names(const TABLE *form, std::vector<std::string> *columns)
+{
+  for (std::string &name : *columns)
+    if (const Field *column= find_column(form, name))
+      name= column->field_name.str;
+}
+
+/* `form` is the child's; a table that refers to itself is its own parent, in an ALTER as it was:
+   its copy's rows are looked for there. */
+static int check_added(Defined &defined, const TABLE *form, bool is_copy)
 {
   THD *thd= defined.thd;
-  const ForeignKey &key= defined.key;
+  ForeignKey &key= defined.key;
+  take_names(form, &key.columns);
   if (int failed= check_child(defined, form))
     return failed;
-  if (key.parent == key.child)
+  const bool is_own_parent= key.parent == key.child;
+  if (is_own_parent && !is_copy)
+  {
+    take_names(form, &key.parent_columns);
     return check_pair(defined, form, form);
-  if (int failed= hold_parent(thd, key))
+  }
+  if (int failed= is_own_parent ? 0 : hold_parent(thd, key))
     return failed;
   Definition parent;
   const int failed= parent.open(thd, key.parent);
@@ -136,9 +164,12 @@ static int check_added(const Defined &defined, const TABLE *form)
     const SqlName name(key.parent);
     return are_checked(thd) ? defined.refuse("Referenced table `" + name.database + "`.`" + name.table +
                                              "` not found in the data dictionary.")
-                            : 0;
+                            : check_nulls(defined, form, nullptr);
   }
-  return failed ? failed : check_pair(defined, form, parent.form());
+  if (failed)
+    return failed;
+  take_names(parent.form(), &key.parent_columns);
+  return check_pair(defined, form, parent.form());
 }
 
 /* Tables that refer to this one were made before it, or stay while it is altered. */
@@ -250,6 +281,15 @@ static int refuse_taken_name(const Defined &defined, const ForeignKeys &keys)
   return HA_ERR_FOUND_DUPP_KEY;
 }
 
+/* One that is made from its table's name may be longer than a statement could write it. */
+static int refuse_long_name(const std::string &name)
+{
+  if (system_charset_info->numchars(name.data(), name.data() + name.size()) <= NAME_CHAR_LEN)
+    return 0;
+  my_error(ER_TOO_LONG_IDENT, MYF(0), name.c_str());
+  return HA_ERR_INTERNAL_ERROR;
+}
+
 static bool sets_default(THD *thd)
 {
   List_iterator_fast<Key> defined(thd->lex->alter_info.key_list);
@@ -326,7 +366,8 @@ static int keep_altered(THD *thd, const std::string &own_name, const TABLE *form
     rename(key.columns);
     if (key.parent == own_name)
       rename(key.parent_columns);
-    if (index_of_columns(form, key.columns) < 0)
+    if (are_checked(thd) && (index_of_columns(form, key.columns) < 0 ||
+                             (key.parent == own_name && index_of_columns(form, key.parent_columns) < 0)))
       return refuse_dropped_index(thd, key, dropped_index(info));
   }
   return 0;
@@ -343,7 +384,7 @@ int foreign_keys_for(THD *thd, const std::string &name, const TABLE *form, const
   if (is_copy)
     if (int failed= keep_altered(thd, own_name, form, keys))
       return failed;
-  const std::vector<Defined> all= defined_by(thd, own_name, *keys);
+  std::vector<Defined> all= defined_by(thd, own_name, *keys);
   if (!all.empty() && info->tmp_table())
   {
     const std::string shown= engine_name(form->s->db.str, form->s->table_name.str);
@@ -351,13 +392,15 @@ int foreign_keys_for(THD *thd, const std::string &name, const TABLE *form, const
                                          " constraints.");
   }
   std::set<std::string> added;
-  for (const Defined &defined : all)
+  for (Defined &defined : all)
   {
+    if (int failed= refuse_long_name(defined.key.name))
+      return failed;
     if (sets_default(thd))
       return defined.refuse("SET DEFAULT is not supported.");
     int failed= refuse_taken_name(defined, *keys);
     if (!failed)
-      failed= check_added(defined, form);
+      failed= check_added(defined, form, is_copy);
     if (failed)
       return failed;
     keys->push_back(defined.key);
@@ -445,4 +488,40 @@ int rename_foreign_keys(THD *thd, const std::string &from, const std::string &to
       any= true;
     }
   return any ? set_foreign_keys(thd, {{to, keys}}) : 0;
+}
+
+int rename_altered_foreign_keys(THD *thd, const std::string &copy, const std::string &from, const std::string &to)
+{
+  ForeignKeys all;
+  if (int failed= foreign_keys_of(thd, std::string(), &all))
+    return failed;
+  const SqlName old_name(from), new_name(to);
+  std::map<std::string, ForeignKeys> by_child;
+  std::set<std::string> changed;
+  for (ForeignKey &key : all)
+  {
+    const bool of_copy= key.child == copy;
+    const ulong number= of_copy ? generated_number(key.name, old_name.table) : 0;
+    const bool refers= key.parent == from && (of_copy || !is_copy_of_statement(key.child));
+    if (number)
+      key.name= new_name.table + "_ibfk_" + std::to_string(number);
+    if (refers)
+      key.parent= to;
+    if (number || refers)
+      changed.insert(key.child);
+    by_child[key.child].push_back(key);
+  }
+  std::vector<std::pair<std::string, ForeignKeys>> tables;
+  for (const std::string &child : changed)
+    tables.push_back({child, by_child[child]});
+  return tables.empty() ? 0 : set_foreign_keys(thd, tables);
+}
+
+bool is_renamed_by_copy(THD *thd, const std::string &to, std::string *from)
+{
+  const Session *session= thd && thd_sql_command(thd) == SQLCOM_ALTER_TABLE ? session_of(thd) : nullptr;
+  if (!session)
+    return false;
+  *from= altered_table(thd, session);
+  return !from->empty() && *from != to;
 }

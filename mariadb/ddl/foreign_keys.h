@@ -17,5 +17,10 @@ int refuse_altered_foreign_keys(THD *thd, const std::string &name, const TABLE *
 int refuse_dropped_parent(THD *thd, const std::string &name);
 /** Gives foreign keys that were named after their table its new name. */
 int rename_foreign_keys(THD *thd, const std::string &from, const std::string &to);
+/** Whether an ALTER gives its copy another name than the table had, which is put into `from`. */
+bool is_renamed_by_copy(THD *thd, const std::string &to, std::string *from);
+/** Foreign keys that refer to a table from now on refer to the name that its copy is about to take;
+    those of the copy that were named after the table get that name. */
+int rename_altered_foreign_keys(THD *thd, const std::string &copy, const std::string &from, const std::string &to);
 
 #endif

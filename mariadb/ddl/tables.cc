@@ -281,6 +281,17 @@ static void tell_why_it_is_not_renamed(const THD *thd, int failed)
     my_error(thd->killed == KILL_TIMEOUT ? ER_STATEMENT_TIMEOUT : ER_QUERY_INTERRUPTED, MYF(0));
 }
 
+/* Behind a copy's rename to a name that its table did not have there would be a moment in which
+   references are to none: a crash in it is not put right, one before it is, as the server's ddl log
+   renames the copy. */
+static int take_references_along(THD *thd, const TableName &copy, const TableName &to)
+{
+  std::string from;
+  if (!is_copy(copy) || is_copy(to) || PartitionPath(to.text()).is_partition())
+    return 0;
+  return is_renamed_by_copy(thd, to.text(), &from) ? rename_altered_foreign_keys(thd, copy.text(), from, to.text()) : 0;
+}
+
 int ha_inkstone::rename_table(const char *from, const char *to)
 {
   ink_error error;
@@ -298,6 +309,8 @@ int ha_inkstone::rename_table(const char *from, const char *to)
     if (int failed= is_new ? complete(from_name) : 0)
       return failed == HA_ERR_NO_SUCH_TABLE ? rename_whole(ha_thd(), from, to) : failed;
     /* References of other tables are to a name, not to a copy that takes it. */
+    if (int failed= take_references_along(ha_thd(), from_name, to_name))
+      return failed;
     const auto rename= is_copy(from_name) || is_copy(to_name) ? ink_rename_table_alone : ink_rename_table;
     if (!rename(database, from_name.slice(), to_name.slice(), &error))
     {

@@ -5,6 +5,7 @@
    statement's tables (get_parent_foreign_key_list); it logs none of that, and replicas do the same
    once more. */
 #include "handler/ha_inkstone.h"
+#include <algorithm>
 
 /** How many tables deep children follow, as in InnoDB. */
 static const uint CASCADE_DEPTH_MAX= 15;
@@ -83,14 +84,13 @@ static int refused(THD *thd, const ForeignKey &key, bool of_child)
   return of_child ? HA_ERR_NO_REFERENCED_ROW : HA_ERR_ROW_IS_REFERENCED;
 }
 
-/* Whether a row has a parent; of one that changes only if it is to get another. `old_record`:
-   nullptr for a new row. */
-int ha_inkstone::check_parent(Reference &reference, const uchar *old_record, const uchar *record)
+/* Whether a row has a parent. */
+int ha_inkstone::check_parent(Reference &reference, const uchar *record)
 {
-  int failed= reference.bind(thd(), table);
+  int failed= reference.bind(thd(), table, access.share->indexes_by_age());
   if (reference.own_index < 0)
     return failed ? failed : HA_ERR_CRASHED;
-  if (reference.has_null(codec, record) || (old_record && !reference.differ(codec, old_record, record)))
+  if (reference.has_null(codec, record))
     return 0;
   if (failed)
     return failed == HA_ERR_NO_SUCH_TABLE ? refused(thd(), reference.key, true) : failed;
@@ -103,20 +103,24 @@ int ha_inkstone::check_parent(Reference &reference, const uchar *old_record, con
   return found ? 0 : refused(thd(), reference.key, true);
 }
 
+/* Whether the columns of a foreign key on this side are those of the index. */
+bool ha_inkstone::concerns(Reference &reference, uint index) const
+{
+  return reference.find_own(table, access.share->indexes_by_age()) &&
+         static_cast<uint>(reference.own_index) == index;
+}
+
 /* Before an entry is inserted in an index: the parents that its columns refer to. */
-int ha_inkstone::check_parents(uint index, const uchar *old_record, const uchar *record)
+int ha_inkstone::check_parents(uint index, const uchar *record)
 try
 {
   if (!checks_references)
     return 0;
   for (const auto &reference : references.to_parents)
   {
-    if (reference->own_index < 0)
-      reference->own_index= index_of_columns(table, reference->key.columns);
-    if (static_cast<uint>(reference->own_index) != index || !is_checked(*reference) ||
-        reference->key.name == follows_key)
+    if (!concerns(*reference, index) || !is_checked(*reference) || reference->key.name == follows_key)
       continue;
-    if (int failed= check_parent(*reference, old_record, record))
+    if (int failed= check_parent(*reference, record))
       return failed;
   }
   return 0;
@@ -132,10 +136,10 @@ bool ha_inkstone::concerns_children(const Reference &reference, const uchar *old
   return !reference.has_null(codec, old_record) && (!record || reference.differ(codec, old_record, record));
 }
 
-/* Whether the row may change, or go (`record` is nullptr): no child may be left that does not
-   follow it. Its own entries in other indexes are still there: a row that refers to itself is its
-   own child, as in InnoDB. */
-int ha_inkstone::refuse_children(const uchar *old_record, const uchar *record)
+/* Whether the row's entry in an index may change, or go (`record` is nullptr): no child may be left
+   that refers to it and does not follow. Its own entries in younger indexes are still there: a row
+   that refers to itself by one of them is its own child, as in InnoDB. */
+int ha_inkstone::refuse_children(uint index, const uchar *old_record, const uchar *record)
 try
 {
   if (!checks_references)
@@ -144,7 +148,7 @@ try
   {
     Buffer image;
     bool found;
-    if (reference->key.changes_children(record != nullptr))
+    if (reference->key.changes_children(record != nullptr) || !concerns(*reference, index))
       continue;
     int failed= put_children_image(*reference, old_record, record, &image);
     if (!failed && image.length())
@@ -193,12 +197,35 @@ catch (const std::bad_alloc &)
    for. */
 int ha_inkstone::put_children_image(Reference &reference, const uchar *old_record, const uchar *record, Buffer *image)
 {
-  const int failed= reference.bind(thd(), table);
+  const int failed= reference.bind(thd(), table, access.share->indexes_by_age());
   if (failed)
     return failed == HA_ERR_NO_SUCH_TABLE ? 0 : failed;
   if (!concerns_children(reference, old_record, record))
     return 0;
   return reference.put_image(*image, codec, old_record) ? HA_ERR_OUT_OF_MEM : 0;
+}
+
+/* While children of a row follow it: the row is one of the session's. */
+class Following
+{
+public:
+  Following(Session *of, const std::string &table, bool is_updated) : session(of)
+  {
+    session->followed.push_back({table, is_updated});
+  }
+  ~Following() { session->followed.pop_back(); }
+  Following(const Following &)= delete;
+  Following &operator=(const Following &)= delete;
+
+private:
+  Session *const session;
+};
+
+/* An update of a table that changes it again, in whatever way round, is refused, as by InnoDB. */
+static bool is_being_updated(const Session *session, const std::string &table)
+{
+  return std::any_of(session->followed.begin(), session->followed.end(),
+                     [&](const FollowedRow &row) { return row.is_updated && row.table == table; });
 }
 
 int ha_inkstone::change_children_by(const Reference &reference, const Buffer &image, const uchar *record)
@@ -207,7 +234,7 @@ int ha_inkstone::change_children_by(const Reference &reference, const Buffer &im
   ha_inkstone *child= opened_child(key);
   if (!child)
     return refused(thd(), key, false);
-  if (access.session->cascade_depth >= CASCADE_DEPTH_MAX)
+  if (access.session->followed.size() >= CASCADE_DEPTH_MAX)
   {
     push_warning_printf(thd(), Sql_condition::WARN_LEVEL_WARN, HA_ERR_ROW_IS_REFERENCED,
                         "INKSTONE: Cannot delete/update rows with cascading foreign key constraints that exceed max depth"
@@ -215,13 +242,8 @@ int ha_inkstone::change_children_by(const Reference &reference, const Buffer &im
     note_foreign_key_error(thd(), key, false);
     return HA_ERR_FK_DEPTH_EXCEEDED;
   }
-  access.session->cascade_depth++;
-  const std::string outer= child->follows_key;
-  child->follows_key= key.name;
-  const int failed= child->follow(reference, image, *this, record);
-  child->follows_key= outer;
-  access.session->cascade_depth--;
-  return failed;
+  Following following(access.session, access.share->name, record != nullptr);
+  return child->follow(reference, image, *this, record);
 }
 
 /* The handler that the server has opened for the children. */
@@ -239,17 +261,23 @@ ha_inkstone *ha_inkstone::opened_child(const ForeignKey &key) const
 }
 
 /* Rows of this table, the child, follow their parent's, whose record is `record` now; nullptr: it
-   is deleted. They are collected before any is changed. */
+   is deleted. They are collected before any is changed. None has its new parent looked for. */
 int ha_inkstone::follow(const Reference &reference, const Buffer &image, const ha_inkstone &parent, const uchar *record)
 {
   std::vector<std::string> rows;
   access.session= session_of(thd());
+  const bool is_deleted= !record && reference.key.on_delete == INK_CASCADE;
+  const std::string outer= follows_key;
+  follows_key= reference.key.name;
   MY_BITMAP *const read= table->read_set, *const write= table->write_set;
   table->column_bitmaps_set_no_signal(&table->s->all_set, &table->s->all_set);
   int failed= collect(reference, image, &rows);
+  if (!failed && !rows.empty() && !is_deleted && is_being_updated(access.session, access.share->name))
+    failed= refused(thd(), reference.key, false);
   for (size_t i= 0; i < rows.size() && !failed; i++)
     failed= follow_row(slice_of(rows[i]), reference, parent, record);
   table->column_bitmaps_set_no_signal(read, write);
+  follows_key= outer;
   return failed;
 }
 
@@ -381,7 +409,8 @@ static void note_nullable(THD *thd, FOREIGN_KEY_INFO *info, const TABLE *form, c
   }
 }
 
-static int add_info(THD *thd, Reference &reference, const TABLE *own, List<FOREIGN_KEY_INFO> *list)
+static int add_info(THD *thd, Reference &reference, const TABLE *own, const std::vector<uint> &by_age,
+                    List<FOREIGN_KEY_INFO> *list)
 {
   const ForeignKey &key= reference.key;
   const SqlName child(key.child), parent(key.parent);
@@ -403,7 +432,7 @@ static int add_info(THD *thd, Reference &reference, const TABLE *own, List<FOREI
   for (const std::string &column : key.parent_columns)
     if (info->referenced_fields.push_back(lend(thd, column), thd->mem_root))
       return HA_ERR_OUT_OF_MEM;
-  const bool bound= !reference.bind(thd, own);
+  const bool bound= !reference.bind(thd, own, by_age);
   const TABLE *const other= bound ? reference.other->form() : nullptr;
   const TABLE *const of_parent= reference.is_parent ? own : other;
   const int index= reference.is_parent ? reference.own_index : reference.other_index;
@@ -419,7 +448,7 @@ try
 {
   int failed= references.refresh(thd, access.share->name);
   for (const auto &reference : references.to_parents)
-    failed= failed ? failed : add_info(thd, *reference, table, list);
+    failed= failed ? failed : add_info(thd, *reference, table, access.share->indexes_by_age(), list);
   return failed;
 }
 catch (const std::bad_alloc &)
@@ -432,7 +461,7 @@ try
 {
   int failed= references.refresh(thd, access.share->name);
   for (const auto &reference : references.to_children)
-    failed= failed ? failed : add_info(thd, *reference, table, list);
+    failed= failed ? failed : add_info(thd, *reference, table, access.share->indexes_by_age(), list);
   return failed;
 }
 catch (const std::bad_alloc &)

@@ -274,10 +274,11 @@ private:
   bool fills_altered(THD *thd) const;
   bool looks_for_parents() const;
   bool is_checked(const Reference &reference) const;
-  int check_parent(Reference &reference, const uchar *old_record, const uchar *record);
-  int check_parents(uint index, const uchar *old_record, const uchar *record);
+  int check_parent(Reference &reference, const uchar *record);
+  int check_parents(uint index, const uchar *record);
   bool concerns_children(const Reference &reference, const uchar *old_record, const uchar *record) const;
-  int refuse_children(const uchar *old_record, const uchar *record);
+  bool concerns(Reference &reference, uint index) const;
+  int refuse_children(uint index, const uchar *old_record, const uchar *record);
   int put_children_image(Reference &reference, const uchar *old_record, const uchar *record, Buffer *image);
   int change_children(const uchar *old_record, const uchar *record);
   int change_children_by(const Reference &reference, const Buffer &image, const uchar *record);

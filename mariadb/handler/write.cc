@@ -97,7 +97,7 @@ int ha_inkstone::insert_row(const uchar *record)
   if (codec.has_entries() && ink_mark_set(transaction(), &mark, &error))
     return failure(error);
   access.session->duplicate_index= table->s->primary_key;
-  if (int failed= check_parents(table->s->primary_key, nullptr, record))
+  if (int failed= check_parents(table->s->primary_key, record))
     return failed;
   if (int failed= insert(access.share->clustered(), key, slice(buffers.row.value)))
     return failed;
@@ -119,7 +119,7 @@ int ha_inkstone::insert_entries(const uchar *record)
 {
   for (uint i : access.share->indexes_by_age())
   {
-    if (int failed= check_parents(i, nullptr, record))
+    if (int failed= check_parents(i, record))
       return failed;
     EntryImage &entry= buffers.entry;
     if (entry.put(codec.indexes[i], record, buffers.row))
@@ -165,7 +165,7 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
   access.session->duplicate_index= table->s->primary_key;
   const bool moved= !buffers.row.same_key(buffers.old_row);
   ink_slice key, old_key;
-  if (int failed= check_parents(table->s->primary_key, old_record, new_record))
+  if (int failed= refuse_children(table->s->primary_key, old_record, new_record))
     return failed;
   if (buffers.row.tree_key(codec, &key) || buffers.old_row.tree_key(codec, &old_key))
     return HA_ERR_OUT_OF_MEM;
@@ -176,6 +176,8 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
        statement. */
     if (int failed= auto_increment.note(new_record))
       return failed;
+    if (int failed= check_parents(table->s->primary_key, new_record))
+      return failed;
     if (int failed= insert(tree, key, slice(buffers.row.value)))
       return failed;
     if (ink_delete(transaction(), tree, old_key, &deleted, &error))
@@ -185,8 +187,6 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
   }
   else if (ink_update(transaction(), tree, key, slice(buffers.row.value), &error))
     return error.code == INK_ROW_NOT_FOUND ? HA_ERR_KEY_NOT_FOUND : failure(error);
-  if (int failed= refuse_children(old_record, new_record))
-    return failed;
   return update_entries(old_record, new_record, moved);
 }
 
@@ -230,7 +230,7 @@ int ha_inkstone::update_entries(const uchar *old_record, const uchar *new_record
 int ha_inkstone::update_entry(uint index, const uchar *old_record, const uchar *new_record)
 {
   EntryImage &entry= buffers.entry, &old_entry= buffers.old_entry;
-  if (int failed= check_parents(index, old_record, new_record))
+  if (int failed= refuse_children(index, old_record, new_record))
     return failed;
   if (old_entry.put(codec.indexes[index], old_record, buffers.old_row) ||
       entry.put(codec.indexes[index], new_record, buffers.row))
@@ -245,6 +245,8 @@ int ha_inkstone::update_entry(uint index, const uchar *old_record, const uchar *
       return failure(error);
     return 0;
   }
+  if (int failed= check_parents(index, new_record))
+    return failed;
   int failed= insert(tree, slice(entry.key), slice(entry.value));
   return failed ? failed : remove_entry(index, old_entry.key);
 }
@@ -278,7 +280,7 @@ int ha_inkstone::delete_row(const uchar *record)
   if (!deleted)
     return HA_ERR_KEY_NOT_FOUND;
   count_change();
-  int failed= refuse_children(record, nullptr);
+  int failed= refuse_children(table->s->primary_key, record, nullptr);
   if (!failed)
     failed= remove_row(record);
   if (!failed)
@@ -288,13 +290,14 @@ int ha_inkstone::delete_row(const uchar *record)
 
 int ha_inkstone::remove_row(const uchar *record)
 {
-  for (uint i= 0; i < codec.indexes.size(); i++)
+  for (uint i : access.share->indexes_by_age())
   {
-    if (codec.is_clustered(i))
-      continue;
     if (buffers.entry.put(codec.indexes[i], record, buffers.old_row))
       return HA_ERR_OUT_OF_MEM;
-    if (int failed= remove_entry(i, buffers.entry.key))
+    int failed= remove_entry(i, buffers.entry.key);
+    if (!failed)
+      failed= refuse_children(i, record, nullptr);
+    if (failed)
       return failed;
   }
   return 0;

@@ -69,6 +69,16 @@ const ink_tree *Definition::tree(int index) const
   return ink_table_find_tree(engine_table.get(), slice_of(table.key_info[index].name));
 }
 
+std::vector<uint> Definition::indexes_by_age() const
+{
+  std::vector<uint> found;
+  for (size_t at= 1; at < ink_table_tree_count(engine_table.get()); at++)
+    for (uint i= 0; i < table.s->keys; i++)
+      if (i != table.s->primary_key && tree(static_cast<int>(i)) == ink_table_tree(engine_table.get(), at))
+        found.push_back(i);
+  return found;
+}
+
 Field *find_column(const TABLE *form, const std::string &name)
 {
   for (Field **field= form->field; *field; field++)
@@ -97,6 +107,18 @@ int index_of_columns(const TABLE *form, const std::vector<std::string> &columns)
   return -1;
 }
 
+int oldest_index_of_columns(const TABLE *form, const std::vector<uint> &by_age,
+                            const std::vector<std::string> &columns)
+{
+  const uint clustered= form->s->primary_key;
+  if (clustered < form->s->keys && begins_with(form->key_info[clustered], columns))
+    return static_cast<int>(clustered);
+  for (uint i : by_age)
+    if (begins_with(form->key_info[i], columns))
+      return static_cast<int>(i);
+  return -1;
+}
+
 static bool is_text(const Field *field)
 {
   return (field->real_type() == MYSQL_TYPE_STRING || field->real_type() == MYSQL_TYPE_VARCHAR) &&
@@ -107,7 +129,9 @@ bool same_type(const Field *one, const Field *other)
 {
   if ((one->flags & BLOB_FLAG) || (other->flags & BLOB_FLAG))
     return false;
-  if (is_text(one) && is_text(other))
+  if (is_text(one) != is_text(other))
+    return false;
+  if (is_text(one))
     return one->charset() == other->charset() &&
            (one->real_type() == other->real_type() || !(one->charset()->state & MY_CS_NOPAD));
   if (one->real_type() != other->real_type() || one->type_handler() != other->type_handler())

@@ -24,6 +24,8 @@ public:
   const KeyRoom &key_room() const { return room; }
   /** The tree of an index; nullptr: an ALTER is about to make it. */
   const ink_tree *tree(int index) const;
+  /** All indexes but the clustered one, in the order in which they were made. */
+  std::vector<uint> indexes_by_age() const;
 
 private:
   int open_engine_table(THD *thd, const std::string &name);
@@ -39,6 +41,10 @@ private:
 
 /** The index that begins with these columns, each whole, in this order; -1: there is none. */
 int index_of_columns(const TABLE *form, const std::vector<std::string> &columns);
+/** Of several the clustered one, or the first of `by_age`, as with InnoDB: rows' entries come and
+    go in that order, and a row that refers to itself finds its own as they do. */
+int oldest_index_of_columns(const TABLE *form, const std::vector<uint> &by_age,
+                            const std::vector<std::string> &columns);
 /** Whether keys have the same bytes of both columns' values. */
 bool same_type(const Field *one, const Field *other);
 /** nullptr: there is none of this name. */

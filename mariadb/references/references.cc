@@ -27,22 +27,28 @@ int References::refresh(THD *thd, const std::string &table)
   return 0;
 }
 
-int Reference::bind(THD *thd, const TABLE *own)
+bool Reference::find_own(const TABLE *own, const std::vector<uint> &by_age)
+{
+  if (own_index < 0)
+    own_index= oldest_index_of_columns(own, by_age, own_columns());
+  return own_index >= 0;
+}
+
+int Reference::bind(THD *thd, const TABLE *own, const std::vector<uint> &by_age)
 {
   if (bound)
     return 0;
-  const std::vector<std::string> &own_columns= is_parent ? key.parent_columns : key.columns;
   const std::vector<std::string> &other_columns= is_parent ? key.columns : key.parent_columns;
-  own_index= index_of_columns(own, own_columns);
+  find_own(own, by_age);
   std::unique_ptr<Definition> found(new Definition);
   if (int failed= found->open(thd, is_parent ? key.child : key.parent))
     return failed;
-  other_index= index_of_columns(found->form(), other_columns);
+  other_index= oldest_index_of_columns(found->form(), found->indexes_by_age(), other_columns);
   if (own_index < 0 || other_index < 0 || !found->tree(other_index))
     return HA_ERR_NO_SUCH_TABLE;
   /* Made or altered without a look at it (foreign_key_checks=0). */
-  for (size_t i= 0; i < own_columns.size(); i++)
-    if (!same_type(find_column(own, own_columns[i]), find_column(found->form(), other_columns[i])))
+  for (size_t i= 0; i < other_columns.size(); i++)
+    if (!same_type(find_column(own, own_columns()[i]), find_column(found->form(), other_columns[i])))
       return HA_ERR_NO_SUCH_TABLE;
   other= std::move(found);
   bound= true;
@@ -61,11 +67,16 @@ bool Reference::has_null(const TableCodec &own, const uchar *record) const
 bool Reference::differ(const TableCodec &own, const uchar *one, const uchar *other_record) const
 {
   const std::vector<KeyPartCodec> &parts= own.indexes[own_index].parts();
-  Buffer image, other_image;
   for (size_t i= 0; i < key.columns.size(); i++)
-    if (parts[i].put_record(image, one) || parts[i].put_record(other_image, other_record))
+  {
+    const Field *column= parts[i].column();
+    if (parts[i].is_null(one) != parts[i].is_null(other_record))
       return true;
-  return !image.equals(other_image);
+    if (!parts[i].is_null(one) &&
+        column->cmp_binary(column->ptr_in_record(one), column->ptr_in_record(other_record)))
+      return true;
+  }
+  return false;
 }
 
 bool Reference::put_image(Buffer &out, const TableCodec &own, const uchar *record) const

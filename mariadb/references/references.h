@@ -20,11 +20,13 @@ public:
   }
 
   /** Finds the indexes of both sides. HA_ERR_NO_SUCH_TABLE: the other table, or its index, is not
-      there. */
-  int bind(THD *thd, const TABLE *own);
+      there. `by_age`: indexes of the open table. */
+  int bind(THD *thd, const TABLE *own, const std::vector<uint> &by_age);
+  /** Finds the index of the open table alone. False: there is none. */
+  bool find_own(const TABLE *own, const std::vector<uint> &by_age);
   /** Whether the row has a NULL in the columns: it refers to none, and none to it. */
   bool has_null(const TableCodec &own, const uchar *record) const;
-  /** Whether two rows differ in the columns. True: out of memory, too. */
+  /** Whether two rows differ in the columns, be it in letters that compare equal, as in InnoDB. */
   bool differ(const TableCodec &own, const uchar *one, const uchar *other) const;
   /** Appends what keys of the other table's index begin with, of rows that belong to this one.
       True: out of memory. */
@@ -39,6 +41,8 @@ public:
   std::unique_ptr<Definition> other;
 
 private:
+  const std::vector<std::string> &own_columns() const { return is_parent ? key.parent_columns : key.columns; }
+
   bool bound;
 };
 

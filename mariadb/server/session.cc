@@ -14,8 +14,7 @@ Session::Session(THD *connection)
     : thd(connection), interrupt(ink_interrupt_new()),
       begun_at(INK_REPEATABLE_READ), tables_in_use(0),
       statement_running(false), auto_increment_rows(0), altered{0, {}},
-      updates_duplicates(false),
-      replaces_duplicates(false), duplicate_index(MAX_KEY), cascade_depth(0),
+      updates_duplicates(false), replaces_duplicates(false), duplicate_index(MAX_KEY),
       described_by(0), adds_foreign_keys(0), ordered(false), prepared(Prepared::not_yet), begun(0),
       told_wait_ms(UINT64_MAX)
 {

@@ -38,6 +38,14 @@ enum class Prepared
   by_user
 };
 
+/** A row that others follow: the engine's name of its table, and whether it is updated, not
+    deleted. */
+struct FollowedRow
+{
+  std::string table;
+  bool is_updated;
+};
+
 struct Session
 {
   explicit Session(THD *thd);
@@ -86,8 +94,8 @@ struct Session
   /** The foreign key that refused a row last, in words; of a duplicate in a child's unique index,
       that index and the child. */
   std::string foreign_key_error, refusing_index, refusing_child;
-  /** How deep the changes of children have come that follow from the statement's row. */
-  uint cascade_depth;
+  /** The statement's row, the child that follows it, that one's child, as far as it has come. */
+  std::vector<FollowedRow> followed;
   /** The table that the server has asked last for what its definition does not say, and in which
       statement: an ALTER's. */
   query_id_t described_by;

@@ -291,3 +291,87 @@ ALTER TABLE c DROP FOREIGN KEY c_ibfk_1;
 ALTER TABLE c ENGINE=MyISAM;
 SHOW CREATE TABLE c;
 DROP TABLE c, p;
+# Letters that compare equal are a change: children get them, or refuse it.
+CREATE TABLE p (a VARCHAR(10) PRIMARY KEY) ENGINE=Inkstone DEFAULT CHARSET=utf8mb4;
+CREATE TABLE c (id INT PRIMARY KEY, a VARCHAR(10), FOREIGN KEY (a) REFERENCES p (a) ON UPDATE CASCADE) ENGINE=Inkstone DEFAULT CHARSET=utf8mb4;
+CREATE TABLE r (id INT PRIMARY KEY, a VARCHAR(10), FOREIGN KEY (a) REFERENCES p (a)) ENGINE=Inkstone DEFAULT CHARSET=utf8mb4;
+INSERT INTO p VALUES ('a'), ('b');
+INSERT INTO c VALUES (1, 'a'), (2, 'A');
+INSERT INTO r VALUES (1, 'B');
+UPDATE p SET a = 'A' WHERE a = 'a';
+SELECT * FROM c ORDER BY id;
+UPDATE p SET a = 'B' WHERE a = 'b';
+UPDATE r SET a = 'b';
+SELECT * FROM r;
+# Texts and bytes do not go together.
+CREATE TABLE b (a VARBINARY(10), FOREIGN KEY (a) REFERENCES p (a)) ENGINE=Inkstone;
+CREATE TABLE b (a VARBINARY(10), UNIQUE KEY (a)) ENGINE=Inkstone;
+ALTER TABLE r ADD FOREIGN KEY (a) REFERENCES b (a);
+DROP TABLE b, c, r, p;
+# NULL of a parent would be that of a child that takes none.
+CREATE TABLE p (a INT, UNIQUE KEY (a)) ENGINE=Inkstone;
+CREATE TABLE c (a INT NOT NULL, FOREIGN KEY (a) REFERENCES p (a) ON UPDATE CASCADE) ENGINE=Inkstone;
+CREATE TABLE c (a INT NOT NULL, FOREIGN KEY (a) REFERENCES p (a) ON UPDATE SET NULL) ENGINE=Inkstone;
+CREATE TABLE c (a INT NOT NULL, FOREIGN KEY (a) REFERENCES missing (a) ON UPDATE SET NULL) ENGINE=Inkstone;
+DROP TABLE p;
+# Names of columns are those of their tables.
+CREATE TABLE p (Id INT PRIMARY KEY) ENGINE=Inkstone;
+CREATE TABLE c (Pid INT, FOREIGN KEY (PID) REFERENCES p (ID)) ENGINE=Inkstone;
+ALTER TABLE c ADD CONSTRAINT again FOREIGN KEY (piD) REFERENCES p (iD);
+SHOW CREATE TABLE c;
+DROP TABLE c, p;
+# A table that is copied and renamed: its own foreign keys, and those that refer to it.
+CREATE TABLE t (id INT PRIMARY KEY, boss INT, FOREIGN KEY (boss) REFERENCES t (id)) ENGINE=Inkstone;
+CREATE TABLE c (id INT PRIMARY KEY, tid INT, FOREIGN KEY (tid) REFERENCES t (id) ON DELETE CASCADE) ENGINE=Inkstone;
+INSERT INTO t VALUES (1, NULL), (2, 1);
+INSERT INTO c VALUES (1, 1), (2, 2);
+ALTER TABLE t RENAME TO u, FORCE;
+SHOW CREATE TABLE u;
+SHOW CREATE TABLE c;
+INSERT INTO u VALUES (3, 2), (4, 9);
+INSERT INTO u VALUES (3, 2);
+DELETE FROM u WHERE id = 3;
+DELETE FROM u WHERE id = 2;
+SELECT * FROM c;
+CREATE TABLE t (id INT PRIMARY KEY) ENGINE=Inkstone;
+DROP TABLE t;
+DROP TABLE u;
+DROP TABLE c, u;
+# A table that refers to itself by indexes that are older, and younger, than its parent's.
+CREATE TABLE s (id INT PRIMARY KEY, boss INT, u INT, KEY b (boss)) ENGINE=Inkstone;
+ALTER TABLE s ADD UNIQUE KEY u (u);
+ALTER TABLE s ADD CONSTRAINT f FOREIGN KEY (boss) REFERENCES s (u);
+INSERT INTO s VALUES (1, 5, 5);
+INSERT INTO s VALUES (2, NULL, 5);
+UPDATE s SET boss = 6, u = 6;
+SET foreign_key_checks = 0;
+INSERT INTO s VALUES (1, 5, 5);
+SET foreign_key_checks = 1;
+UPDATE s SET id = 2;
+DELETE FROM s;
+ALTER TABLE s DROP FOREIGN KEY f, DROP KEY b, ADD KEY c (boss);
+ALTER TABLE s ADD CONSTRAINT f FOREIGN KEY (boss) REFERENCES s (u) ON UPDATE CASCADE;
+INSERT INTO s VALUES (1, 5, 5);
+UPDATE s SET u = 6;
+DELETE FROM s;
+DELETE FROM s WHERE boss = 5;
+SELECT * FROM s;
+ALTER TABLE s ADD CONSTRAINT g FOREIGN KEY (id) REFERENCES s (boss), ADD KEY d (boss);
+DROP TABLE s;
+# The parent's entry is looked at before that of another row with its new key.
+CREATE TABLE p (id INT PRIMARY KEY) ENGINE=Inkstone;
+CREATE TABLE c (id INT PRIMARY KEY, pid INT, v INT, KEY k (pid, v), FOREIGN KEY (pid) REFERENCES p (id)) ENGINE=Inkstone;
+INSERT INTO p VALUES (1), (2);
+INSERT INTO c VALUES (1, 1, 1);
+UPDATE p SET id = 2 WHERE id = 1;
+INSERT INTO p VALUES (1) ON DUPLICATE KEY UPDATE id = 2;
+# A child's entry that moves needs its parent.
+SET foreign_key_checks = 0;
+INSERT INTO c VALUES (9, 9, 9);
+SET foreign_key_checks = 1;
+UPDATE c SET v = 10 WHERE id = 9;
+UPDATE c SET id = 10 WHERE id = 9;
+SELECT * FROM c ORDER BY id;
+# A name that no statement could write.
+CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (id INT PRIMARY KEY, FOREIGN KEY (id) REFERENCES p (id)) ENGINE=Inkstone;
+DROP TABLE c, p;

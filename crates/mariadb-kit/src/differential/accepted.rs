@@ -22,7 +22,50 @@ struct Rule {
 const RESEQUENCED_DUPLICATE: &str =
     "ALTER TABLE causes auto_increment resequencing, resulting in duplicate entry";
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 13] = [
+    Rule {
+        reason: "a definition that a foreign key forbids has the number of the way in which an ALTER is done, and of the part that is looked at first",
+        applies: |statement, aspect, innodb, inkstone| {
+            let errors = [refused(innodb), refused(inkstone)];
+            matches!(aspect, Aspect::Outcome | Aspect::Message | Aspect::Warnings)
+                && (is_alter(statement) || errors == [1005; 2])
+                && errors.map(is_of_foreign_key) == [true; 2]
+        },
+    },
+    Rule {
+        reason: "an ALTER that copies names the foreign key that a row breaks after its copy",
+        applies: |statement, aspect, innodb, inkstone| {
+            is_alter(statement)
+                && aspect == Aspect::Message
+                && [refused(innodb), refused(inkstone)] == [1452; 2]
+        },
+    },
+    Rule {
+        reason: "which of several foreign keys refuses a row depends on the order of indexes, and of what follows",
+        applies: |_, aspect, innodb, inkstone| {
+            let keys = [innodb, inkstone].map(constraint_named);
+            let errors = [refused(innodb), refused(inkstone)];
+            aspect == Aspect::Message
+                && (errors == [1451; 2] || errors == [1452; 2])
+                && keys[0].is_some()
+                && keys[0] != keys[1]
+        },
+    },
+    Rule {
+        reason: "InnoDB changes children before the row's other entries, and another fault of it is met first",
+        applies: |_, aspect, innodb, inkstone| {
+            let first = |outcome: &Outcome| match refused(outcome) {
+                0 => outcome.warnings.last().and_then(|it| it.code.parse().ok()),
+                code => Some(code),
+            };
+            let is_fault = |code| matches!(code, 1062 | 1451 | 1452 | 1761);
+            let faults = [innodb, inkstone].map(first);
+            matches!(aspect, Aspect::Outcome | Aspect::Warnings)
+                && faults.map(|code| code.is_some_and(is_fault)) == [true; 2]
+                && faults.contains(&Some(1451))
+                && innodb.warnings.len() == inkstone.warnings.len()
+        },
+    },
     Rule {
         reason: "CREATE .. SELECT with a unique key: InnoDB sorts the rows, and names the last one that it has read for the duplicate",
         applies: |statement, aspect, innodb, inkstone| {
@@ -250,6 +293,60 @@ fn key_named(outcome: &Outcome) -> Option<&str> {
 pub fn duplicate_key(outcome: &Outcome) -> Option<&str> {
     let key = (refused(outcome) == 1062).then(|| key_named(outcome))??;
     key.strip_prefix('\'')?.strip_suffix('\'')
+}
+
+/// The foreign key that error 1451 or 1452 names.
+fn constraint_named(outcome: &Outcome) -> Option<&str> {
+    let Reply::Refused(refusal) = &outcome.reply else {
+        return None;
+    };
+    let (_, named) = refusal.message.split_once("CONSTRAINT `")?;
+    named.split('`').next()
+}
+
+/// Why an ALTER that only Inkstone refuses is accepted, and ends its case.
+const COPIES_KEEP_REFERRING_COLUMNS: &str = "an ALTER renames columns of foreign keys, or changes whether they may be NULL, and more, which InnoDB does in place; the server refuses to copy such a table. InnoDB then also drops a primary key that a foreign key needs";
+
+/// Why a foreign key that only Inkstone refuses is accepted, and ends its case.
+const KEYS_END_WITH_ROWS_KEY: &str = "a foreign key refers to columns of an index and, behind them, of the primary key, which InnoDB has at the end of each index";
+
+/// Why a row that only Inkstone's foreign key refuses is accepted, and ends its case: where another
+/// foreign key of the two tables makes children follow.
+pub const REFUSED_BEFORE_FOLLOWED: &str = "children that refuse a change, and a new parent, are looked for before others follow; InnoDB takes foreign keys in the order of their names, and finds what has followed";
+
+/// Why a definition that a foreign key forbids is refused by Inkstone alone.
+pub fn refuses_reference(
+    statement: &str,
+    innodb: &Outcome,
+    inkstone: &Outcome,
+) -> Option<&'static str> {
+    let Reply::Refused(refusal) = &inkstone.reply else {
+        return None;
+    };
+    let said = |words: &str| {
+        inkstone
+            .warnings
+            .iter()
+            .any(|it| it.message.contains(words))
+    };
+    let is_of_copy = match refusal.code {
+        1830 | 1833 | 1846 => refusal.message.contains("foreign key"),
+        1553 => statement.contains("DROP PRIMARY KEY"),
+        _ => false,
+    };
+    if is_alter(statement) && is_of_copy && matches!(refused(innodb), 0 | 1062 | 1265) {
+        return Some(COPIES_KEEP_REFERRING_COLUMNS);
+    }
+    let lacks_index = refusal.code == 1005 && said("There is no index in the referenced table");
+    (lacks_index && matches!(refused(innodb), 0 | 1452)).then_some(KEYS_END_WITH_ROWS_KEY)
+}
+
+/// True of errors that forbid a change of what a foreign key needs.
+fn is_of_foreign_key(code: u16) -> bool {
+    matches!(
+        code,
+        1005 | 1025 | 1553 | 1822 | 1825 | 1828 | 1829 | 1830 | 1833
+    )
 }
 
 /// The error's number; 0 of a statement that succeeded.

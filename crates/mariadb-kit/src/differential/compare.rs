@@ -110,6 +110,17 @@ pub fn compare(
         *accepted.entry(accepted::COUNTS_BEHIND_COPY).or_default() += 1;
         return Judged::Ends;
     }
+    if let Some(reason) = accepted::refuses_reference(&text, innodb, inkstone) {
+        *accepted.entry(reason).or_default() += 1;
+        return Judged::Ends;
+    }
+    if matches!(what, Aspect::Outcome | Aspect::Affected | Aspect::Info)
+        && faults::refuses_before_followed(sides, outcomes)
+    {
+        let reason = accepted::REFUSED_BEFORE_FOLLOWED;
+        *accepted.entry(reason).or_default() += 1;
+        return Judged::Ends;
+    }
     if what == Aspect::Outcome && faults::exchanges_other_keys(sides, &text, outcomes) {
         let reason = accepted::INNODB_EXCHANGES_OTHER_KEYS;
         *accepted.entry(reason).or_default() += 1;

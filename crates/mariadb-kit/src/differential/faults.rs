@@ -353,6 +353,37 @@ pub fn refuses_to_recreate(
     }
 }
 
+/// Whether a foreign key refuses a row, by Inkstone alone, of a table of which another one makes
+/// rows follow.
+pub fn refuses_before_followed(sides: &mut Sides, [innodb, inkstone]: &[Outcome; 2]) -> bool {
+    let refused = match (&innodb.reply, &inkstone.reply) {
+        (Reply::Done(_), Reply::Refused(refused)) => {
+            matches!(refused.code, 1451 | 1452).then_some(refused.message.as_str())
+        }
+        (Reply::Done(_), Reply::Done(_)) => {
+            let mut told = inkstone.warnings.iter();
+            let of_key = told.find(|it| matches!(&*it.code, "1451" | "1452"));
+            of_key.map(|it| it.message.as_str())
+        }
+        _ => None,
+    };
+    let named = refused.and_then(|message| {
+        let (_, rest) = message.split_once("CONSTRAINT `")?;
+        let (_, parent) = rest.split_once("REFERENCES `")?;
+        Some((rest.split('`').next()?, parent.split('`').next()?))
+    });
+    let Some((name, parent)) = named else {
+        return false;
+    };
+    let follows = format!(
+        "SELECT 1 FROM information_schema.referential_constraints \
+         WHERE constraint_schema = DATABASE() AND constraint_name <> '{name}' \
+         AND '{parent}' IN (table_name, referenced_table_name) \
+         AND (update_rule IN ('CASCADE', 'SET NULL') OR delete_rule IN ('CASCADE', 'SET NULL'))"
+    );
+    rows_of(sides, &follows).is_some_and(|rows| !rows.is_empty())
+}
+
 /// The table that ALTER TABLE is about, under the name that it has then.
 fn altered_table(text: &str) -> Option<&str> {
     let renamed = text.split_once("RENAME TO ").map(|(_, rest)| rest);

@@ -4,7 +4,7 @@ use super::alter::whole_table;
 use super::query::by_index;
 use super::schema::{Maker, Table};
 use super::sql::{XID, text};
-use super::step::{Statement, Step};
+use super::step::{Statement, Step, Steps};
 use super::text::{Collation, Strings};
 use super::topics::{Topic, Topics};
 use super::types::Palette;
@@ -96,38 +96,6 @@ impl Generator {
 
     fn push(&mut self, statement: Statement) {
         self.queue.push_back(Step::Run(statement));
-    }
-
-    /// The next step.
-    pub fn next(&mut self) -> Option<Step> {
-        if let Some(step) = self.queue.pop_front() {
-            return Some(step);
-        }
-        if self.left == 0 {
-            return None;
-        }
-        self.left -= 1;
-        match self.restart_at {
-            Some((at, kill)) if at == self.left => {
-                self.transaction = Transaction::None;
-                self.check_all();
-                return Some(if kill { Step::Kill } else { Step::Restart });
-            }
-            _ => {}
-        }
-        if self.left == 0 {
-            self.finish();
-            return self.queue.pop_front();
-        }
-        let statement = self.statement();
-        Some(Step::Run(statement))
-    }
-
-    /// Says whether the statement of the last step succeeded.
-    pub fn observe(&mut self, succeeded: bool) {
-        if let (Some(before), false) = (self.before.take(), succeeded) {
-            self.tables = before;
-        }
     }
 
     fn statement(&mut self) -> Statement {
@@ -270,6 +238,38 @@ impl Generator {
             self.push(Statement::exact(text(format!(
                 "CHECK TABLE {name} EXTENDED"
             ))));
+        }
+    }
+}
+
+impl Steps for Generator {
+    fn next(&mut self) -> Option<Step> {
+        if let Some(step) = self.queue.pop_front() {
+            return Some(step);
+        }
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        match self.restart_at {
+            Some((at, kill)) if at == self.left => {
+                self.transaction = Transaction::None;
+                self.check_all();
+                return Some(if kill { Step::Kill } else { Step::Restart });
+            }
+            _ => {}
+        }
+        if self.left == 0 {
+            self.finish();
+            return self.queue.pop_front();
+        }
+        let statement = self.statement();
+        Some(Step::Run(statement))
+    }
+
+    fn observe(&mut self, succeeded: bool) {
+        if let (Some(before), false) = (self.before.take(), succeeded) {
+            self.tables = before;
         }
     }
 }

@@ -10,8 +10,9 @@
 //!
 //! One file, one subject: [`schema`], [`partitioning`], [`pages`], [`types`], [`text`] make tables,
 //! [`dml`], [`query`], [`alter`] statements, [`objects`] what is not about one table; [`generate`]
-//! cases of them; [`sides`] runs them, [`compare`] judges, with a look at [`plans`], [`changes`],
-//! [`buffered`] and [`faults`], [`accepted`] lists what is not judged, [`shrink`] shrinks.
+//! cases of them; [`foreign_keys`] cases of their own; [`sides`] runs them, [`compare`] judges,
+//! with a look at [`plans`], [`changes`], [`buffered`] and [`faults`], [`accepted`] lists what is
+//! not judged, [`shrink`] shrinks.
 
 mod accepted;
 mod alter;
@@ -20,6 +21,7 @@ mod changes;
 mod compare;
 mod dml;
 mod faults;
+mod foreign_keys;
 mod generate;
 mod objects;
 mod pages;
@@ -46,7 +48,7 @@ use sides::Sides;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use step::Step;
+use step::{Step, Steps};
 use topics::{Topic, Topics};
 
 /// Cases in a row under one configuration of the server.
@@ -67,6 +69,9 @@ pub struct Choice {
     /// What --differential leaves out
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     without: Vec<Topic>,
+    /// Of --differential, only cases of foreign keys
+    #[arg(long, conflicts_with = "case")]
+    foreign_keys: bool,
 }
 
 impl Choice {
@@ -120,6 +125,9 @@ pub fn run(
         if choice.is_timed() && Instant::now() > end {
             break;
         }
+        if choice.foreign_keys && !foreign_keys::is_one(case) {
+            continue;
+        }
         let configuration = configuration.unwrap_or(match (case / BLOCK_CASES) % 2 {
             0 => Configuration::Debian,
             _ => Configuration::Plain,
@@ -159,7 +167,7 @@ impl Campaign {
         self.cases += 1;
         sides.renew()?;
         let collations = sides.collations.clone();
-        let mut generator = Generator::new(seed, case, topics, &collations);
+        let mut generator = steps_of(seed, case, topics, &collations);
         let mut steps = Vec::new();
         let mut found = None;
         while let Some(step) = generator.next() {
@@ -237,6 +245,20 @@ impl Campaign {
         }
         println!("seed {seed}: {}", self.progress());
     }
+}
+
+/// What makes the case of this number.
+fn steps_of(
+    seed: u64,
+    case: u64,
+    topics: &Topics,
+    collations: &[text::Collation],
+) -> Box<dyn Steps> {
+    if foreign_keys::is_one(case) && topics.has(Topic::ForeignKeys) {
+        let restarts = topics.has(Topic::Restarts);
+        return Box::new(foreign_keys::ForeignKeys::new(seed, case, restarts));
+    }
+    Box::new(Generator::new(seed, case, topics, collations))
 }
 
 /// Runs a step; gives whether InnoDB did it, and how the outcomes compare.

@@ -13,6 +13,14 @@ pub enum Step {
     Kill,
 }
 
+/// What makes a case, step by step: what comes next may depend on what became of the last one.
+pub trait Steps {
+    /// The next step.
+    fn next(&mut self) -> Option<Step>;
+    /// Says whether the statement of the last step succeeded.
+    fn observe(&mut self, succeeded: bool);
+}
+
 /// A statement, and which rows it may give.
 #[derive(Clone, Debug)]
 pub struct Statement {
