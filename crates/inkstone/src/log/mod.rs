@@ -185,6 +185,8 @@ struct LogShared {
     full: Full,
     /// Frame boundaries that were written, some way apart, for the checkpoint.
     boundaries: Mutex<Vec<u64>>,
+    /// See [`Log::checkpoint_lsn`].
+    checkpoint: AtomicU64,
     counters: Arc<Counters>,
     poison: Poison,
 }
@@ -259,6 +261,7 @@ impl Log {
             background: Background::default(),
             full: Full::default(),
             boundaries: Mutex::default(),
+            checkpoint: AtomicU64::new(0),
             counters,
             poison,
         });
@@ -385,6 +388,28 @@ impl Log {
     /// Recovery needs nothing below.
     pub fn keep_from(&self) -> Lsn {
         Lsn(self.shared.segments.keep_from())
+    }
+
+    /// How far pages on disk have every change, and recovery will not make it again, as the control
+    /// file says; 0 before the first checkpoint of this run.
+    pub fn checkpoint_lsn(&self) -> Lsn {
+        Lsn(self.shared.checkpoint.load(Ordering::Acquire))
+    }
+
+    /// The control file says so, durably.
+    pub fn set_checkpoint(&self, lsn: Lsn) {
+        let before = self.shared.checkpoint.fetch_max(lsn.0, Ordering::AcqRel);
+        paranoid!(
+            before <= lsn.0,
+            "a checkpoint at LSN {lsn} behind one at {before}"
+        );
+    }
+
+    /// Waits until the checkpoint has come to an LSN, or it was `at_most` so long.
+    pub fn wait_for_checkpoint(&self, lsn: Lsn, at_most: Duration) {
+        self.shared
+            .full
+            .wait(at_most, || self.checkpoint_lsn() >= lsn);
     }
 
     /// How far back the log is that a record may be coded against, in bytes.

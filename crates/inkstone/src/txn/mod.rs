@@ -8,12 +8,14 @@
 //! | `savepoints` | statements, marks and savepoints |
 //! | `statement_locks` | locks of tables that end with a statement |
 //! | `prepare` | the first phase of a commit in two, and XIDs |
+//! | `left_out` | rows that the log does not have: on disk before their transaction commits |
 //! | `rollback` | undoing changes |
 //! | `promise` | the log space that is there for a rollback, also on a full disk |
 //! | `undo_place` | where undo is: in the log, or, of large and old transactions, in the undo file |
 
 pub mod core;
 mod gates;
+mod left_out;
 mod prepare;
 pub(crate) mod promise;
 pub(crate) mod rollback;
