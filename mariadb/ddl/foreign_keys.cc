@@ -13,9 +13,11 @@ static bool are_checked(THD *thd)
   return !thd_test_options(thd, OPTION_NO_FOREIGN_KEY_CHECKS);
 }
 
-/* Of the table that an ALTER is about. */
-static std::string altered_table(THD *thd)
+/* Of the table that an ALTER is about; it may be another engine's. */
+static std::string altered_table(THD *thd, const Session *session)
 {
+  if (session->described_by == thd->query_id)
+    return session->described;
   const TABLE_LIST *first= thd->lex->first_select_lex()->table_list.first;
   return first ? engine_name(first->db.str, first->table_name.str) : std::string();
 }
@@ -333,11 +335,11 @@ static int keep_altered(THD *thd, const std::string &own_name, const TABLE *form
 int foreign_keys_for(THD *thd, const std::string &name, const TABLE *form, const HA_CREATE_INFO *info,
                      ForeignKeys *keys)
 {
-  const bool is_copy= is_copy_of_statement(name) && !info->tmp_table();
-  const std::string own_name= is_copy ? altered_table(thd) : name;
   Session *session= session_of(thd);
   if (!session)
     return HA_ERR_OUT_OF_MEM;
+  const bool is_copy= is_copy_of_statement(name) && !info->tmp_table();
+  const std::string own_name= is_copy ? altered_table(thd, session) : name;
   if (is_copy)
     if (int failed= keep_altered(thd, own_name, form, keys))
       return failed;

@@ -16,7 +16,7 @@ Session::Session(THD *connection)
       statement_running(false), auto_increment_rows(0), altered{0, {}},
       updates_duplicates(false),
       replaces_duplicates(false), duplicate_index(MAX_KEY), cascade_depth(0),
-      adds_foreign_keys(0), ordered(false), prepared(Prepared::not_yet), begun(0),
+      described_by(0), adds_foreign_keys(0), ordered(false), prepared(Prepared::not_yet), begun(0),
       told_wait_ms(UINT64_MAX)
 {
   message[0]= 0;

@@ -88,6 +88,10 @@ struct Session
   std::string foreign_key_error, refusing_index, refusing_child;
   /** How deep the changes of children have come that follow from the statement's row. */
   uint cascade_depth;
+  /** The table that the server has asked last for what its definition does not say, and in which
+      statement: an ALTER's. */
+  query_id_t described_by;
+  std::string described;
   /** The foreign keys that an ALTER adds: rows of its copy are looked at by these alone. */
   query_id_t adds_foreign_keys;
   std::set<std::string> added_foreign_keys;

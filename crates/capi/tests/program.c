@@ -544,10 +544,46 @@ static void tables_with_options(ink_database *db) {
   OK(ink_drop_table(db, INK_STR("placed"), &error));
 }
 
+static bool find_reference(void *context, ink_slice table, const ink_reference *reference) {
+  *(int *)context += same(table, "child") && same(reference->name, "to_parent") && same(reference->parent, "mother") &&
+                     reference->column_count == 2 && same(reference->columns[1], "b") &&
+                     same(reference->parent_columns[0], "x") && reference->on_delete == INK_CASCADE &&
+                     reference->on_update == INK_SET_NULL;
+  return true;
+}
+
+static void references_between_tables(ink_database *db) {
+  const ink_slice columns[] = {INK_STR("a"), INK_STR("b")}, parent_columns[] = {INK_STR("x"), INK_STR("y")};
+  ink_reference reference = {
+      INK_STR("to_parent"), INK_STR("parent"), columns, parent_columns, 2, INK_CASCADE, INK_SET_NULL};
+  ink_table_references child = {INK_STR("child"), &reference, 1};
+  int of = 0, to = 0, all = 0;
+  OK(ink_create_table(db, INK_STR("parent"), NULL, 0, &error));
+  OK(ink_create_table(db, INK_STR("child"), NULL, 0, &error));
+  const uint64_t version = ink_references_version(db);
+  OK(ink_set_references(db, &child, 1, &error));
+  CHECK(ink_references_version(db) > version);
+  OK(ink_rename_table(db, INK_STR("parent"), INK_STR("mother"), &error));
+  OK(ink_rename_table_alone(db, INK_STR("mother"), INK_STR("copy"), &error));
+  OK(ink_references(db, INK_STR("child"), find_reference, &of, &error));
+  OK(ink_references_to(db, INK_STR("mother"), find_reference, &to, &error));
+  OK(ink_references(db, INK_STR(""), find_reference, &all, &error));
+  CHECK(of == 1 && to == 1 && all == 1);
+  reference.on_delete = 9;
+  FAILS(INK_INVALID, ink_set_references(db, &child, 1, &error));
+  const ink_table_references missing = {INK_STR("missing"), NULL, 0};
+  FAILS(INK_NOT_FOUND, ink_set_references(db, &missing, 1, &error));
+  OK(ink_drop_table(db, INK_STR("child"), &error));
+  OK(ink_references_to(db, INK_STR("mother"), find_reference, &to, &error));
+  CHECK(to == 1);
+  OK(ink_drop_table(db, INK_STR("copy"), &error));
+}
+
 static void tables(ink_database *db, const char *directory) {
   ink_slice secondary = INK_STR("index");
   ink_buffer path = {0}, report = {0};
   ink_table *table;
+  references_between_tables(db);
   OK(ink_create_table(db, INK_STR("other"), &secondary, 1, &error));
   FAILS(INK_ALREADY_EXISTS, ink_create_table(db, INK_STR("other"), NULL, 0, &error));
   OK(ink_rename_table(db, INK_STR("other"), INK_STR("moved"), &error));

@@ -129,9 +129,10 @@ impl TableDefinition {
     /// The catalog row's value.
     pub fn encode(&self) -> Vec<u8> {
         // An older version reads what has none.
-        let mut out = vec![match self.references.is_empty() {
-            true => DEFINITION_FORMAT,
-            false => REFERENCES_FORMAT,
+        let mut out = vec![if self.references.is_empty() {
+            DEFINITION_FORMAT
+        } else {
+            REFERENCES_FORMAT
         }];
         put_varint(&mut out, u64::from(self.space.0));
         put_varint(&mut out, self.trees.len() as u64);

@@ -40,6 +40,7 @@ impl Graph {
         for table in definitions {
             graph.set(&table.name, &table.references);
         }
+        graph.check();
         graph
     }
 
@@ -60,6 +61,20 @@ impl Graph {
             children.insert(child.to_owned());
         }
         self.of_children.insert(child.to_owned(), references.into());
+    }
+
+    /// Both maps say the same.
+    fn check(&self) {
+        for (parent, children) in &self.children {
+            paranoid!(!children.is_empty(), "{parent} is kept without children");
+            for child in children {
+                let references = self.of_children.get(child).map_or(&[][..], |of| of);
+                paranoid!(
+                    references.iter().any(|one| one.parent == *parent),
+                    "{child} is a child of {parent}, and does not refer to it"
+                );
+            }
+        }
     }
 
     fn to(&self, parent: &str) -> Vec<(String, Reference)> {
@@ -85,6 +100,7 @@ impl Inner {
         let references = definition.map_or(&[][..], |it| &it.references);
         if let Some(graph) = &mut *self.references.graph.lock() {
             graph.set(name, references);
+            graph.check();
         }
         self.references.version.fetch_add(1, Ordering::Release);
         self.tables.lock().remove(name);
@@ -187,6 +203,10 @@ impl Database {
                 ..self.known_definition(table)?
             });
         }
+        paranoid!(
+            inner.is_ddl_latched() && changed.len() == names.len(),
+            "references of {names:?} are set beside other changes of tables"
+        );
         let transaction = Transaction::begin_own(&inner.core, CATALOG_ISOLATION)?;
         let catalog = Catalog::new(&inner.catalog, &transaction);
         for definition in &changed {
@@ -211,9 +231,10 @@ impl Database {
         let inner = &self.inner;
         let _ddl = inner.begin_ddl()?;
         let old = self.known_definition(from)?;
-        let mut changed = match takes_references {
-            true => self.children_of(from)?,
-            false => Vec::new(),
+        let mut changed = if takes_references {
+            self.children_of(from)?
+        } else {
+            Vec::new()
         };
         changed.retain(|child| child.name != from);
         changed.push(TableDefinition {
@@ -230,12 +251,18 @@ impl Database {
                     }
                 }
             }
-            match definition.name == to {
-                true => catalog.add(definition)?,
-                false => catalog.replace(definition)?,
+            if definition.name == to {
+                catalog.add(definition)?;
+            } else {
+                catalog.replace(definition)?;
             }
         }
         catalog.remove(from)?;
+        paranoid!(
+            inner.is_ddl_latched() && changed.iter().filter(|it| it.name == to).count() == 1,
+            "{from} is renamed to {to} with {} definitions",
+            changed.len()
+        );
         transaction.commit_with(Durability::Sync)?;
         inner.note_definition(from, None);
         for definition in &changed {

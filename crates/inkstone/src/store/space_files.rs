@@ -384,7 +384,7 @@ impl SpaceFiles {
         thread::scope(|scope| {
             for number in 1..=helpers {
                 // With fewer threads it only takes longer.
-                let _ = scope.spawn(format!("ink-settle-{number}"), &work);
+                let _ = scope.spawn(format!("ink-settle-{number}"), work);
             }
             work();
         });

@@ -250,7 +250,7 @@ fn check_shown(server: &Server) -> Result<()> {
         "SELECT table_name, row_format, create_options FROM information_schema.tables \
          WHERE table_schema = 'places' AND table_name IN ('plain', 'placed', 'like_plain', 'block') ORDER BY table_name",
     )?;
-    // A table's pages are longer than what they take in its file, which was taken for its free room.
+    // A table's pages are longer than what they take in its file: that was taken for free room.
     let too_free = server.sql(
         "SELECT table_name, data_free FROM information_schema.tables \
          WHERE table_schema = 'places' AND data_free > data_length + (1 << 20)",
