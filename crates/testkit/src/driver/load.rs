@@ -26,7 +26,15 @@ impl Run {
             self.marks.add("loads", 1);
             self.bulk_of(n, &mut client, of.clone(), numbers, None)?;
             match self.rng.below(10) {
-                0..=2 => self.write_amid(n, &of, first, count)?,
+                // Others look for its locks where clients stand.
+                0..=2 => {
+                    self.clients[n] = Some(client);
+                    self.write_amid(n, &of, first, count)?;
+                    let Some(back) = self.clients[n].take() else {
+                        return Ok(());
+                    };
+                    client = back;
+                }
                 3 => self.upkeep()?,
                 4 if self.plan.features.savepoints => self.savepoint(n, &mut client)?,
                 5 => self.write_loaded(n, &mut client, &of, first, count)?,
