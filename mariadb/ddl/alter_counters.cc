@@ -493,8 +493,8 @@ int ha_inkstone::reset_auto_increment(ulonglong value)
   return counter().set(thd(), value);
 }
 
-/* The server asks the table that it alters, before it makes the copy; OPTIMIZE of several tables one
-   after the other. */
+/* The server asks the table that it alters, before it makes the copy; OPTIMIZE asks several tables
+   one after the other. */
 void ha_inkstone::update_create_info(HA_CREATE_INFO *info)
 {
   if (Session *session= session_of(ha_thd()))

@@ -28,6 +28,7 @@ static int lock_parent(THD *thd, const ForeignKey &key)
 
 /* Before a statement changes rows. */
 int ha_inkstone::prepare_references(THD *thd)
+try
 {
   checks_references= false;
   if (table->s->tmp_table != NO_TMP_TABLE && !fills_altered(thd))
@@ -50,6 +51,10 @@ int ha_inkstone::prepare_references(THD *thd)
         return failed;
   }
   return 0;
+}
+catch (const std::bad_alloc &)
+{
+  return HA_ERR_OUT_OF_MEM;
 }
 
 /* Whether rows that are inserted must have parents. */
@@ -100,6 +105,7 @@ int ha_inkstone::check_parent(Reference &reference, const uchar *old_record, con
 
 /* Before an entry is inserted in an index: the parents that its columns refer to. */
 int ha_inkstone::check_parents(uint index, const uchar *old_record, const uchar *record)
+try
 {
   if (!checks_references)
     return 0;
@@ -115,6 +121,10 @@ int ha_inkstone::check_parents(uint index, const uchar *old_record, const uchar 
   }
   return 0;
 }
+catch (const std::bad_alloc &)
+{
+  return HA_ERR_OUT_OF_MEM;
+}
 
 /* Whether children have to be looked for when the row changes, or goes (`record` is nullptr). */
 bool ha_inkstone::concerns_children(const Reference &reference, const uchar *old_record, const uchar *record) const
@@ -126,6 +136,7 @@ bool ha_inkstone::concerns_children(const Reference &reference, const uchar *old
    follow it. Its own entries in other indexes are still there: a row that refers to itself is its
    own child, as in InnoDB. */
 int ha_inkstone::refuse_children(const uchar *old_record, const uchar *record)
+try
 {
   if (!checks_references)
     return 0;
@@ -143,10 +154,15 @@ int ha_inkstone::refuse_children(const uchar *old_record, const uchar *record)
   }
   return 0;
 }
+catch (const std::bad_alloc &)
+{
+  return HA_ERR_OUT_OF_MEM;
+}
 
 /* Behind the change of a row, or its deletion: children that follow it. Other rows of the table may
    do so, and come into the same records. */
 int ha_inkstone::change_children(const uchar *old_record, const uchar *record)
+try
 {
   if (!checks_references || !references.is_parent())
     return 0;
@@ -167,6 +183,10 @@ int ha_inkstone::change_children(const uchar *old_record, const uchar *record)
       return failed;
   }
   return 0;
+}
+catch (const std::bad_alloc &)
+{
+  return HA_ERR_OUT_OF_MEM;
 }
 
 /* What the keys of a row's children begin with, in their index; nothing: they need not be looked
@@ -395,35 +415,56 @@ static int add_info(THD *thd, Reference &reference, const TABLE *own, List<FOREI
 }
 
 int ha_inkstone::get_foreign_key_list(THD *thd, List<FOREIGN_KEY_INFO> *list)
+try
 {
   int failed= references.refresh(thd, access.share->name);
   for (const auto &reference : references.to_parents)
     failed= failed ? failed : add_info(thd, *reference, table, list);
   return failed;
 }
+catch (const std::bad_alloc &)
+{
+  return HA_ERR_OUT_OF_MEM;
+}
 
 int ha_inkstone::get_parent_foreign_key_list(THD *thd, List<FOREIGN_KEY_INFO> *list)
+try
 {
   int failed= references.refresh(thd, access.share->name);
   for (const auto &reference : references.to_children)
     failed= failed ? failed : add_info(thd, *reference, table, list);
   return failed;
 }
+catch (const std::bad_alloc &)
+{
+  return HA_ERR_OUT_OF_MEM;
+}
 
 bool ha_inkstone::referenced_by_foreign_key() const noexcept
+try
 {
   if (!access.share || table->s->tmp_table != NO_TMP_TABLE)
     return false;
   References &looked_up= const_cast<ha_inkstone *>(this)->references;
   return looked_up.refresh(ha_thd(), access.share->name) || looked_up.is_parent();
 }
+catch (const std::bad_alloc &)
+{
+  return true;
+}
 
 bool ha_inkstone::can_switch_engines()
+try
 {
   return !references.refresh(ha_thd(), access.share->name) && !references.is_child() && !references.is_parent();
 }
+catch (const std::bad_alloc &)
+{
+  return false;
+}
 
 char *ha_inkstone::get_foreign_key_create_info()
+try
 {
   std::string text;
   if (references.refresh(ha_thd(), access.share->name))
@@ -431,6 +472,10 @@ char *ha_inkstone::get_foreign_key_create_info()
   for (const auto &reference : references.to_parents)
     text+= ",\n  " + describe(ha_thd(), reference->key);
   return my_strdup(PSI_INSTRUMENT_ME, text.c_str(), MYF(0));
+}
+catch (const std::bad_alloc &)
+{
+  return nullptr;
 }
 
 void ha_inkstone::free_foreign_key_create_info(char *text)

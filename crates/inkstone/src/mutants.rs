@@ -151,7 +151,7 @@ mutants! {
         "a row keeps its old version address when its transaction's undo moves";
     UndoSavedUnsynced, "undo-saved-unsynced", Sim, 120,
         "the log lets go of undo that was written to the undo file and not synced";
-    UndoCutEarly, "undo-cut-early", Sim, 120,
+    UndoCutEarly, "undo-cut-early", Sim, 240,
         "the undo file is cut, and written over, before the log is durable that makes it needless";
     SavedInsertNeeded, "saved-insert-needed", Sim, 120,
         "an insert that the scan cannot decode, and whose undo is saved later, is an error";
