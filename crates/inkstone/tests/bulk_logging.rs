@@ -3,14 +3,17 @@
 
 use inkstone::internals::counters::Counter;
 use inkstone::internals::options::{BulkLogging, PagePlacement};
-use inkstone::{Database, Durability, Isolation, Options, Table, Transaction};
-use inkstone_io::sim::SimVfs;
+use inkstone::{Database, Durability, Error, Isolation, Options, Table, Transaction};
+use inkstone_format::header::{PageType, page_type};
+use inkstone_format::tree_page::TreePage;
+use inkstone_io::sim::{Fault, FaultRule, OpKind, SimVfs};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Rows of a load that is large enough: ten megabytes.
 const ROWS: u64 = 10_000;
 const ROW_BYTES: u64 = 1000;
+const PAGE: usize = 16 << 10;
 
 fn options(bulk_logging: BulkLogging, page_placement: PagePlacement) -> Options {
     Options {
@@ -190,6 +193,51 @@ fn what_is_behind_a_savepoint_is_undone_apart() {
     check_behind_crash(&vfs, 8, (db, table), &expected);
 }
 
+/// The number of the only leaf in a file, and its bytes.
+fn only_leaf(vfs: &SimVfs, path: &Path) -> (usize, Vec<u8>) {
+    let bytes = vfs.read_raw(path).unwrap();
+    let is_leaf = |page: &[u8]| page_type(page) == Some(PageType::Leaf);
+    let mut leaves = bytes.chunks(PAGE).enumerate().filter(|(_, p)| is_leaf(p));
+    let (number, leaf) = leaves.next().unwrap();
+    assert!(leaves.next().is_none());
+    (number, leaf.to_vec())
+}
+
+/// Redo makes a leaf anew without its rows, and with the LSN of the version that has them on disk.
+/// Once the load is undone that version is known for older, if the disk loses the write of the leaf.
+#[test]
+fn a_lost_write_of_a_leaf_without_its_rows_is_found() {
+    let (vfs, path) = (SimVfs::new(10), Path::new("db/t00000002.ink"));
+    let (db, table, txn) = with_load(&vfs, 0..ROWS);
+    let small = db.create_table("small", &[]).unwrap();
+    let mut keys: Vec<_> = (0..10_000).map(key).collect();
+    keys[10] = key(9);
+    let rows: Vec<_> = keys.iter().map(|key| (&key[..], &b"small"[..])).collect();
+    // A bulk that a duplicate ends has all its rows in the root.
+    assert_eq!(txn.insert_until_duplicate(&small, &rows).0, 10);
+    db.flush_table(&small).unwrap();
+    let vfs = vfs.crash(10);
+    std::mem::forget((txn, small, table, db));
+    let (leaf, with_rows) = only_leaf(&vfs, path);
+    assert_eq!(TreePage(&with_rows).count(), 10);
+    let db = open(&vfs);
+    db.finish_rollbacks().unwrap();
+    db.close().unwrap();
+    assert_eq!(TreePage(&only_leaf(&vfs, path).1).count(), 0);
+    let at = (leaf * PAGE) as u64;
+    vfs.write_raw(path, at, &with_rows).unwrap();
+    let db = open(&vfs);
+    let table = db.table("small").unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    let first = txn
+        .range(&table, ..)
+        .and_then(|mut rows| rows.next().transpose());
+    assert!(
+        matches!(first, Ok(None) | Err(Error::Corrupt { .. })),
+        "{first:?}"
+    );
+}
+
 #[test]
 fn rows_of_others_are_logged_with_the_page() {
     for seed in 0..4u64 {
@@ -232,6 +280,32 @@ fn a_prepared_load_is_there_after_a_crash() {
             db.rollback_prepared(b"x").unwrap();
         }
         check(&db, &plain(0..if commits { ROWS } else { 0 }));
+    }
+}
+
+/// The pages of a load, or the checkpoint behind them, cannot be written: the commit says which, and
+/// the load is gone. Once they can be, the next one is committed.
+#[test]
+fn a_commit_that_cannot_settle_names_the_reason() {
+    for file in ["control", "t00000001.ink"] {
+        let vfs = SimVfs::new(11);
+        let (db, table, txn) = with_load(&vfs, 0..ROWS);
+        vfs.fail(FaultRule {
+            kind: Some(OpKind::Write),
+            path_contains: file.to_owned(),
+            nth: 1,
+            times: u64::MAX,
+            fault: Fault::Eio,
+        });
+        let error = txn.commit().unwrap_err();
+        assert!(matches!(error, Error::Io { .. }), "{error:?}");
+        assert!(error.to_string().contains(file), "{error}");
+        vfs.clear_faults();
+        check(&db, &[]);
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        load(&txn, &table, 0..ROWS);
+        txn.commit().unwrap();
+        check_behind_crash(&vfs, 11, (db, table), &plain(0..ROWS));
     }
 }
 

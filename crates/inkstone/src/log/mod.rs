@@ -444,6 +444,16 @@ impl Log {
         self.shared.full.rounds()
     }
 
+    /// For that thread, behind each round: why it failed, if it did.
+    pub fn set_checkpoint_failure(&self, failure: Option<Error>) {
+        self.shared.full.set_failure(failure);
+    }
+
+    /// Why the last round failed, if it did.
+    pub fn checkpoint_failure(&self) -> Option<Error> {
+        self.shared.full.failure()
+    }
+
     /// There are no more checkpoints to call for.
     pub fn end_calls(&self) {
         self.shared.full.stop();

@@ -12,6 +12,7 @@ use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::sync::Instant;
 use crate::txn::core::Core;
+use crate::txn::gates::ROUNDS;
 use crate::txn::transaction::{Inner, Transaction};
 use crate::{Error, Result};
 use inkstone_format::{Lsn, VersionAddress};
@@ -97,20 +98,21 @@ impl Transaction {
     /// Waits for a checkpoint that has passed `end`, for which it writes the pages.
     fn settle(&self, end: Lsn) -> Result<()> {
         let (core, log) = (&self.core, &self.core.storage.log);
-        let (mut since, mut stage) = (Instant::now(), None);
+        let (mut since, mut round, mut stage) = (Instant::now(), 0, None);
         while log.checkpoint_lsn() < end {
             core.storage.poison.check()?;
             self.check_interrupt()?;
             let written = core.storage.pool.flush_older(end);
-            let now = (log.checkpoint_lsn(), core.storage.pool.oldest_dirty_lsn());
+            let dirty = core.storage.pool.oldest_dirty_lsn();
+            let now = (log.checkpoint_lsn(), dirty.filter(|&dirty| dirty < end));
             if stage != Some(now) {
-                (since, stage) = (Instant::now(), Some(now));
+                (since, round, stage) = (Instant::now(), log.checkpoint_rounds(), Some(now));
             }
-            if since.elapsed() > PATIENCE {
+            if since.elapsed() > PATIENCE && log.checkpoint_rounds() >= round + ROUNDS {
                 written?;
-                return Err(Error::TransactionState(
+                return Err(log.checkpoint_failure().unwrap_or(Error::TransactionState(
                     "its rows are not in the log, and no checkpoint has passed them",
-                ));
+                )));
             }
             if !log.call_checkpoint() {
                 return Err(Error::Closed);

@@ -282,7 +282,7 @@ pub(crate) fn undo_bulk(
         );
         let runs = runs_of(TreePage(&leaf), address);
         let mut thin = TreePage(&leaf).count() == 0;
-        if !runs.is_empty() {
+        if thin || !runs.is_empty() {
             let mut mtr = Mtr::new(&core.storage);
             let index = mtr.push(leaf);
             remove_runs(&mut mtr, index, &runs);
@@ -314,10 +314,12 @@ pub(crate) fn undo_bulk(
     }
 }
 
-/// Removes rows of a bulk insert. A leaf of which the log may lack some is emptied as a whole.
+/// Removes rows of a bulk insert. A leaf of which the log may lack some is emptied as a whole. So is
+/// one that is empty already: redo may have made it so, with the LSN of a version with rows that
+/// the disk may have, and from now on that version is known for older.
 fn remove_runs(mtr: &mut Mtr<'_>, index: usize, runs: &[(usize, usize)]) {
     let (page, leaf) = (mtr.id(index), TreePage(mtr.page(index)));
-    if *runs == [(0, leaf.count())] {
+    if runs.iter().map(|&(_, count)| count).sum::<usize>() == leaf.count() {
         let init = init_like(leaf);
         return mtr.replay(index, &Record::TreeInit { page, init });
     }
