@@ -204,7 +204,7 @@ fn only_leaf(vfs: &SimVfs, path: &Path) -> (usize, Vec<u8>) {
 }
 
 /// Redo makes a leaf anew without its rows, and with the LSN of the version that has them on disk.
-/// Once the load is undone that version is known for older, if the disk loses the write of the leaf.
+/// Once the load is undone that version is known for older, if the disk loses the leaf's write.
 #[test]
 fn a_lost_write_of_a_leaf_without_its_rows_is_found() {
     let (vfs, path) = (SimVfs::new(10), Path::new("db/t00000002.ink"));
@@ -283,8 +283,8 @@ fn a_prepared_load_is_there_after_a_crash() {
     }
 }
 
-/// The pages of a load, or the checkpoint behind them, cannot be written: the commit says which, and
-/// the load is gone. Once they can be, the next one is committed.
+/// The pages of a load, or the checkpoint behind them, cannot be written: the commit says which,
+/// and the load is gone. Once they can be, the next one is committed.
 #[test]
 fn a_commit_that_cannot_settle_names_the_reason() {
     for file in ["control", "t00000001.ink"] {

@@ -314,8 +314,8 @@ pub(crate) fn undo_bulk(
     }
 }
 
-/// Removes rows of a bulk insert. A leaf of which the log may lack some is emptied as a whole. So is
-/// one that is empty already: redo may have made it so, with the LSN of a version with rows that
+/// Removes rows of a bulk insert. A leaf of which the log may lack some is emptied as a whole. So
+/// is one that is empty already: redo may have made it so, with the LSN of a version with rows that
 /// the disk may have, and from now on that version is known for older.
 fn remove_runs(mtr: &mut Mtr<'_>, index: usize, runs: &[(usize, usize)]) {
     let (page, leaf) = (mtr.id(index), TreePage(mtr.page(index)));
