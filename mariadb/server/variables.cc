@@ -36,6 +36,7 @@ extern void ignore_db_dirs_append(const char *name);
 
 #define STARTUP_CHOICES(X)                                                                            \
   X(doublewrite, "doublewrite", "on", "Protection from torn pages: on, off or atomic")                \
+  X(bulk_logging, "bulk_logging", "full", "What the log has of bulk inserts of several megabytes: full, all rows; minimal, not those of pages that the insert has to itself, which are on disk before it commits")\
   X(page_placement, "page_placement", "in_place", "Where the pages of new tables are kept that do not say it (PAGE_PLACEMENT): in_place or placed")\
   X(page_compression, "page_compression", "lz4", "How the pages of new placed tables are compressed: none, lz4 or zstd")\
   X(flush_method, "flush_method", "O_DIRECT", "How data files are written: fsync, O_DSYNC, O_DIRECT or O_DIRECT_NO_FSYNC")\

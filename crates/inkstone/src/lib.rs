@@ -110,6 +110,7 @@ mod storage;
 mod store;
 mod txn;
 pub mod typed;
+mod unlogged;
 
 use error::invariant;
 use inkstone_sync as sync;
@@ -127,8 +128,8 @@ pub use inkstone_format::{Corrupt, Lsn, PageId, TrxId};
 pub use locks::{LockMode, LockTarget, LockWaitHooks, Locked};
 pub use mvcc::{Interrupt, Isolation};
 pub use options::{
-    Doublewrite, Durability, FlushMethod, IoBackend, LogWrite, MemoryBound, OptionDescription,
-    OptionKind, Options, PageCompression, PagePlacement, Shutdown, TableOptions,
+    BulkLogging, Doublewrite, Durability, FlushMethod, IoBackend, LogWrite, MemoryBound,
+    OptionDescription, OptionKind, Options, PageCompression, PagePlacement, Shutdown, TableOptions,
 };
 pub use recovery::{Phase, Progress, RedoStat};
 pub use rows::{

@@ -7,7 +7,7 @@
 //!
 //! # Promises
 //!
-//! 1. No page is changed without a record. Checked by `Mtr::change`.
+//! 1. No page is changed without a record. Checked by `Mtr::change_unlogged`.
 //! 2. A mini-transaction that is dropped after a change and before its commit poisons the engine,
 //!    as memory and log would differ. Tested by
 //!    `a_mini_transaction_that_is_dropped_after_a_change_poisons`.
@@ -19,11 +19,16 @@
 //! taken in the order: space map page, then tree pages from the top down.
 
 use crate::buffer::Exclusive;
+use crate::counters::Counter;
 use crate::log::Claim;
+use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::storage::Storage;
+use crate::unlogged::put_whole;
 use crate::{Result, invariant};
+use inkstone_format::header::page_lsn;
 use inkstone_format::record::Record;
+use inkstone_format::tree_page::TreePage;
 use inkstone_format::{Lsn, PageId, apply};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -36,6 +41,8 @@ thread_local! {
 struct Latched<'p> {
     guard: Exclusive<'p>,
     changed: bool,
+    /// The records so far set the whole page.
+    whole: bool,
 }
 
 /// A mini-transaction. See the module.
@@ -71,6 +78,7 @@ impl<'p> Mtr<'p> {
         self.pages.push(Latched {
             guard,
             changed: false,
+            whole: false,
         });
         self.pages.len() - 1
     }
@@ -87,6 +95,39 @@ impl<'p> Mtr<'p> {
 
     /// Changes a page by a closure that also appends the redo record of the change.
     pub fn change<T>(&mut self, index: usize, f: impl FnOnce(&mut [u8], &mut Vec<u8>) -> T) -> T {
+        self.log_whole(index);
+        self.change_unlogged(index, f)
+    }
+
+    /// Before a page is changed of which the log may lack rows: all of it is logged. Where the disk
+    /// has them, below the checkpoint, the log need not.
+    fn log_whole(&mut self, index: usize) {
+        let (storage, page) = (self.storage, &mut self.pages[index]);
+        let is_due = !page.whole
+            && storage.unlogged.has_page(&page.guard)
+            && page_lsn(&page.guard) > storage.log.checkpoint_lsn()
+            && !mutants::on(Mutant::PageNotLoggedWhole);
+        if !is_due {
+            return;
+        }
+        paranoid!(
+            !page.changed,
+            "page {} is changed, and only then logged whole",
+            page.guard.id()
+        );
+        put_whole(&mut self.payload, page.guard.id(), TreePage(&page.guard));
+        page.guard.mark_fresh();
+        page.whole = true;
+        storage.counters.add(Counter::PagesLoggedWhole, 1);
+    }
+
+    /// As `change`, of a leaf that an unlogged bulk insert has to itself: the record is true
+    /// whichever of the rows the page has when it is replayed.
+    pub fn change_unlogged<T>(
+        &mut self,
+        index: usize,
+        f: impl FnOnce(&mut [u8], &mut Vec<u8>) -> T,
+    ) -> T {
         let page = &mut self.pages[index];
         page.changed = true;
         let before = self.payload.len();
@@ -101,6 +142,11 @@ impl<'p> Mtr<'p> {
 
     /// Changes a page by replaying `record` on it, and notes the record.
     pub fn replay(&mut self, index: usize, record: &Record) {
+        if record.initialises_page() {
+            self.pages[index].whole = true;
+        } else {
+            self.log_whole(index);
+        }
         let page = &mut self.pages[index];
         let id = page.guard.id();
         page.changed = true;

@@ -105,6 +105,12 @@ mutants! {
         "units are used again while the map on disk says that a page is there";
     PlacesUnsettled, "places-unsettled", Sim, 120,
         "the checkpoint passes pages of which the map on disk names older images";
+    LeftOutUnsettled, "left-out-unsettled", Sim, 120,
+        "a transaction commits before the rows that the log lacks are on disk";
+    SplitKeepsSlots, "split-keeps-slots", Sim, 120,
+        "where a page of which the log lacks rows is split, the log says how many stay";
+    PageNotLoggedWhole, "page-not-logged-whole", Sim, 120,
+        "a row of another transaction is logged for a page of which the log lacks rows";
     PlacesUnsynced, "places-unsynced", Sim, 120,
         "a block of the place map counts as durable before it is synced";
     PageBeforeLog, "page-before-log", Sim, 60,

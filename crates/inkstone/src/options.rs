@@ -166,6 +166,16 @@ choice! {
     }
 }
 choice! {
+    /// What the log has of large bulk inserts.
+    BulkLogging {
+        /// All rows.
+        Full = "full",
+        /// Not the rows of pages that such an insert has to itself: they are on disk before its
+        /// transaction commits. With `log_archive` it is as `full`.
+        Minimal = "minimal",
+    }
+}
+choice! {
     /// What closing does before it returns. Whatever is committed is durable afterwards with each,
     /// also what was committed with [`Durability::Lazy`] or [`Durability::Write`].
     Shutdown {
@@ -271,6 +281,7 @@ options! {
     log_write: LogWrite = LogWrite::Sync, "sync: pwrite and fdatasync; async: io_uring with several flushes in flight";
     log_write_through: bool = false, "Open the log with O_DSYNC: each write is durable, no separate sync";
     log_archive: bool = false, "Keep log segments that recovery no longer needs (in log/archive) instead of recycling them";
+    bulk_logging: BulkLogging = BulkLogging::Full, "What the log has of bulk inserts of several megabytes: full, all rows; minimal, not the rows of pages that the insert has to itself, which are on disk before it commits (log_archive=on: as full)";
     flush_log_at_trx_commit: Durability = Durability::Sync, "What a commit waits for: 1 written and synced, 2 written, 0 neither (both within about a second)";
     doublewrite: Doublewrite = Doublewrite::On, "Protection from torn pages: on, off, or atomic (RWF_ATOMIC)";
     doublewrite_skip_fresh: bool = true, "Freshly initialised pages skip the doublewrite file: recovery rebuilds them from the log";

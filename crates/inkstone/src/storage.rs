@@ -5,6 +5,7 @@ use crate::buffer::BufferPool;
 use crate::counters::Counters;
 use crate::log::Log;
 use crate::poison::Poison;
+use crate::unlogged::Unlogged;
 use std::sync::Arc;
 
 /// Pages and log of an open database. Clones are the same.
@@ -18,6 +19,8 @@ pub struct Storage {
     pub counters: Arc<Counters>,
     /// The engine's one-way switch.
     pub poison: Poison,
+    /// Bulk inserts of which the log lacks rows.
+    pub unlogged: Arc<Unlogged>,
     /// Bytes in a page.
     pub page_size: usize,
 }

@@ -108,6 +108,7 @@ fn unknown_options_and_values() {
             &["doublewrite = maybe", "one of on off atomic"],
         ),
         ("log_archive", "2", &["log_archive = 2", "on or off"]),
+        ("bulk_logging", "off", &["one of full minimal"]),
         ("flush_log_at_trx_commit", "3", &["one of 0 1 2"]),
         ("flush_method", "", &["O_DIRECT_NO_FSYNC"]),
     ] {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 const ORDER: &[&str] = &[
     "mutants", "error", "paranoid", "poison", "options", "counters", "aside", "control", "log",
-    "buffer", "store", "storage", "mtr", "space", "btree", "mvcc", "sort", "locks", "txn", "rows",
-    "catalog", "recovery", "database", "salvage", "typed",
+    "buffer", "store", "unlogged", "storage", "mtr", "space", "btree", "mvcc", "sort", "locks",
+    "txn", "rows", "catalog", "recovery", "database", "salvage", "typed",
 ];
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {

@@ -47,6 +47,7 @@ fn every_option_has_a_test_here() {
         "log_write",                    // how_files_are_opened
         "log_write_through",            // written_through
         "log_archive",                  // old_segments_are_archived
+        "bulk_logging",                 // bulk_logging.rs
         "flush_log_at_trx_commit",      // durability_of_the_database_and_of_a_transaction
         "doublewrite",                  // copies_and_their_skip
         "doublewrite_skip_fresh",       // copies_and_their_skip

@@ -48,6 +48,18 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "a cursor had copied a row, and read its long value after the row was taken back",
     ),
     (
+        "rows_left_out",
+        "a bulk insert put rows into pages that it had to itself, and the log did not have them",
+    ),
+    (
+        "pages_logged_whole",
+        "another transaction, or a rollback, changed such a page, of which the log lacked rows",
+    ),
+    (
+        "unlogged_commits",
+        "a transaction with such rows committed, or was prepared, once its pages were on disk",
+    ),
+    (
         "milestones_taken",
         "a read passed many versions of a row at once",
     ),

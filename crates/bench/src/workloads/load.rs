@@ -35,7 +35,8 @@ then. device_write_bytes_per_s is what the device takes, right before and right 
 32 past the page cache, over blocks that were written before. device_new_file_bytes_per_s is the same into a file \
 that grows, as files grow under a load. written_per_device_write and written_per_device_new_file are the share of \
 it that the load used until its pages were on disk: all bytes of log, data and doublewrite files over insert_s + \
-flush_s. payload_per_device_write counts keys and values alone.")]
+flush_s. payload_per_device_write counts keys and values alone; written_per_payload is the bytes written for each of \
+theirs (--set bulk_logging=minimal: once).")]
 pub struct Load {
     /// Rows of the narrow cases
     #[arg(long, default_value = "2097152", value_name = "N", value_parser = parse_size)]
@@ -88,6 +89,7 @@ pub fn run(arguments: &Load, output: &Output) -> Result<()> {
         "flush_s",
         "rows_per_s",
         "written_bytes",
+        "written_per_payload",
         "device_write_bytes_per_s",
         "written_per_device_write",
         "written_per_device_new_file",
@@ -163,6 +165,10 @@ fn one(arguments: &Load, case: Case, probed: &Path, directory: &Path) -> Result<
         .with("data_bytes", counts.get("page_bytes_written"))
         .with("doublewrite_bytes", counts.get("doublewrite_bytes"))
         .with("written_bytes", written)
+        .with(
+            "written_per_payload",
+            rounded(written as f64 / payload as f64, 3),
+        )
         .with("device_write_bytes_per_s", rounded(device.overwrite, 0))
         .with("device_new_file_bytes_per_s", rounded(device.new_file, 0))
         .with("written_per_device_write", share(written, device.overwrite))

@@ -5,15 +5,17 @@ use crate::Result;
 use crate::buffer::{Exclusive, Pins};
 use crate::counters::Counter;
 use crate::mtr::Mtr;
+use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::space::FreePage;
-use inkstone_format::PageId;
+use crate::unlogged::{is_all_of, put_cells, put_rows_left_out};
 use inkstone_format::codec::common_prefix;
-use inkstone_format::record::{Record, put_leaf_cells};
+use inkstone_format::record::Record;
 use inkstone_format::tree_page::{
     CELL_VERSIONED, IsLive, NoRoom, SLOT_LEN, TreePage, TreePageInit, TreePageMut, cell_len,
     key_len_max,
 };
+use inkstone_format::{PageId, VersionAddress};
 
 /// What a split is for.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +26,9 @@ pub struct SplitFor<'k> {
     pub need: usize,
     /// Keys are arriving in ascending order: leave the left page full.
     pub ascending: bool,
+    /// The caller's bulk insert of which the log lacks rows: a leaf that it has to itself is split
+    /// without them.
+    pub unlogged: Option<VersionAddress>,
 }
 
 /// Two latched nodes of neighbouring levels, or what to do before trying again.
@@ -66,7 +71,8 @@ impl Tree {
                     }
                     let page = self.space.page_id(found[0].page);
                     let new = self.storage.pool.create(page, &mut frames)?;
-                    self.grow_root(mtr, root, new, found[0])?;
+                    let rows = Rows::of(TreePage(&root), wanted);
+                    self.grow_root(mtr, (root, new), found[0], rows)?;
                     continue;
                 }
                 Pair::Nodes {
@@ -93,25 +99,11 @@ impl Tree {
             }
             let page = self.space.page_id(found[0].page);
             let new = self.storage.pool.create(page, &mut frames)?;
+            let rows = Rows::of(TreePage(&child), wanted);
             let (parent, child, new) = (mtr.push(parent), mtr.push(child), mtr.push(new));
             self.space.mark(&mut mtr, found[0]);
-            self.fill_right(&mut mtr, child, new, &plan);
-            let (keep, high) = (plan.at as u16, Some(plan.separator.clone()));
-            let record = Record::SetHigh {
-                page: mtr.id(child),
-                keep,
-                high,
-            };
-            mtr.change(child, |bytes, payload| {
-                match &plan.left {
-                    Some(left) => bytes.copy_from_slice(left),
-                    None => {
-                        let set = TreePageMut(bytes).set_high(plan.at, Some(&plan.separator), live);
-                        crate::invariant!(set.is_ok(), "a fence does not fit where it was to");
-                    }
-                }
-                record.put(payload);
-            });
+            self.fill_right(&mut mtr, (child, new), &plan, rows);
+            cut_left(&mut mtr, child, &plan, rows, live);
             paranoid!(
                 is_cut(TreePage(mtr.page(child)), TreePage(mtr.page(new)), &plan),
                 "page {} was not cut at slot {} into itself and {page}",
@@ -190,9 +182,9 @@ impl Tree {
     fn grow_root<'p>(
         &self,
         mut mtr: Mtr<'p>,
-        root: Exclusive<'p>,
-        new: Exclusive<'p>,
+        (root, new): (Exclusive<'p>, Exclusive<'p>),
         free: FreePage,
+        rows: Rows,
     ) -> Result<()> {
         paranoid!(
             root.id() == self.root && new.id().page == free.page,
@@ -217,7 +209,7 @@ impl Tree {
                 init: init(level),
             },
         );
-        append_cells(&mut mtr, new, TreePage(&content), 0);
+        rows.append(&mut mtr, new, TreePage(&content), 0);
         mtr.replay(
             root,
             &Record::TreeInit {
@@ -244,7 +236,7 @@ impl Tree {
         mtr.commit().map(drop)
     }
 
-    fn fill_right(&self, mtr: &mut Mtr<'_>, child: usize, new: usize, plan: &Plan) {
+    fn fill_right(&self, mtr: &mut Mtr<'_>, (child, new): (usize, usize), plan: &Plan, rows: Rows) {
         let page = TreePage(mtr.page(child));
         let moves = plan.at < page.count();
         let init = TreePageInit {
@@ -262,8 +254,64 @@ impl Tree {
         );
         if moves {
             let content = mtr.page(child).to_vec();
-            append_cells(mtr, new, TreePage(&content), plan.at);
+            rows.append(mtr, new, TreePage(&content), plan.at);
         }
+    }
+}
+
+/// What the log says of the rows of a node that is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    Logged,
+    /// They are the caller's bulk insert's, and may be lost in a crash.
+    LeftOut,
+}
+
+impl Rows {
+    fn of(node: TreePage<'_>, wanted: SplitFor<'_>) -> Self {
+        match wanted.unlogged {
+            Some(address) if is_all_of(node, address) => Self::LeftOut,
+            _ => Self::Logged,
+        }
+    }
+
+    /// Appends cells to a page that is new.
+    fn append(self, mtr: &mut Mtr<'_>, to: usize, from: TreePage<'_>, first: usize) {
+        if self == Self::Logged {
+            return append_cells(mtr, to, from, first);
+        }
+        let keys: Vec<Vec<u8>> = (first..from.count()).map(|slot| from.key(slot)).collect();
+        let page = mtr.id(to);
+        mtr.change_unlogged(to, |bytes, payload| {
+            let placed = place_cells(bytes, 0, from, first, &keys);
+            crate::invariant!(placed.is_ok(), "moved cells do not fit page {page}");
+            put_rows_left_out(payload, page);
+        });
+    }
+}
+
+/// Takes from a node what went to its new neighbour. A record that leaves rows out keeps none:
+/// which of them the page has when it is replayed is not known.
+fn cut_left(mtr: &mut Mtr<'_>, child: usize, plan: &Plan, rows: Rows, live: IsLive<'_>) {
+    let high = Some(plan.separator.clone());
+    let page = mtr.id(child);
+    let keep = match rows {
+        Rows::LeftOut if !mutants::on(Mutant::SplitKeepsSlots) => 0,
+        Rows::Logged | Rows::LeftOut => plan.at as u16,
+    };
+    let change = |bytes: &mut [u8], payload: &mut Vec<u8>| {
+        match &plan.left {
+            Some(left) => bytes.copy_from_slice(left),
+            None => {
+                let set = TreePageMut(bytes).set_high(plan.at, Some(&plan.separator), live);
+                crate::invariant!(set.is_ok(), "a fence does not fit where it was to");
+            }
+        }
+        Record::SetHigh { page, keep, high }.put(payload);
+    };
+    match rows {
+        Rows::Logged => mtr.change(child, change),
+        Rows::LeftOut => mtr.change_unlogged(child, change),
     }
 }
 
@@ -297,19 +345,7 @@ pub(super) fn append_cells(mtr: &mut Mtr<'_>, to: usize, from: TreePage<'_>, fir
     }
     let keys: Vec<Vec<u8>> = (first..from.count()).map(|slot| from.key(slot)).collect();
     mtr.change(to, |bytes, payload| {
-        let rows = keys.iter().enumerate().map(|(n, key)| {
-            let cell = from.cell(first + n);
-            (cell.flags & !CELL_VERSIONED, &key[..], cell.value)
-        });
-        put_leaf_cells(payload, page, at as u16, count, rows);
-        let logged = |n| {
-            let version = from.version(first + n).filter(|v| v.is_logged());
-            version.map(|version| ((at + n) as u16, Some(version)))
-        };
-        let versions: Vec<_> = (0..count).filter_map(logged).collect();
-        if !versions.is_empty() {
-            Record::SetVersions { page, versions }.put(payload);
-        }
+        put_cells(payload, (page, at), from, first, &keys);
         let placed = place_cells(bytes, at, from, first, &keys);
         crate::invariant!(placed.is_ok(), "moved cells do not fit page {page}");
         paranoid!(

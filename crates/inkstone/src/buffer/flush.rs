@@ -298,12 +298,12 @@ impl Inner {
     /// Returns when every page that was dirty at the call, and that `which` selects, has landed on
     /// disk in a copy made after the call. The calling thread writes, with [`FLUSHERS`] in all if
     /// there is much.
-    pub(crate) fn flush_where(&self, which: impl Fn(PageId) -> bool) -> Result<()> {
+    pub(crate) fn flush_where(&self, which: impl Fn(PageId, &Frame) -> bool) -> Result<()> {
         self.check()?;
         let dirty = self.dirty.all_frames().into_iter();
         let mut todo: Vec<(PageId, u32)> = dirty
             .filter_map(|index| Some((self.arena.frame(index).page_id()?, index)))
-            .filter(|&(id, _)| which(id))
+            .filter(|&(id, index)| which(id, self.arena.frame(index)))
             .collect();
         if todo.is_empty() {
             return Ok(());

@@ -389,6 +389,11 @@ impl BufferPool {
         self.inner.oldest_lsn()
     }
 
+    /// Pages of which the disk lacks a change.
+    pub fn dirty_pages(&self) -> usize {
+        self.inner.dirty.count()
+    }
+
     /// From now on pages get what is left of redo when they are read. Once for a pool, while no
     /// other thread reads pages, and none is resident of which something is left.
     pub fn set_late_redo(&self, late: Arc<dyn LateRedo>) {
@@ -415,12 +420,20 @@ impl BufferPool {
 
     /// Returns when all pages of the tablespace that are dirty now are durable in place.
     pub fn flush_space(&self, space: SpaceId) -> Result<()> {
-        self.inner.flush_where(|id| id.space == space)
+        self.inner.flush_where(|id, _| id.space == space)
     }
 
     /// Returns when all pages that are dirty now are durable in place.
     pub fn flush_all(&self) -> Result<()> {
-        self.inner.flush_where(|_| true)
+        self.inner.flush_where(|_, _| true)
+    }
+
+    /// Returns when the pages of which the disk lacks a change from before an LSN are durable in
+    /// place.
+    pub fn flush_older(&self, lsn: Lsn) -> Result<()> {
+        let is_older = |oldest: Lsn| oldest < lsn;
+        self.inner
+            .flush_where(|_, frame| frame.oldest_lsn().is_some_and(is_older))
     }
 
     /// Forgets the first `DROPPED_AT_ONCE` pages of a tablespace of so many, dirty or not; waits

@@ -178,7 +178,9 @@ fn checkpoints(inner: &Arc<Inner>, stop: &Arc<Stop>) -> Result<JoinHandle<()>> {
             }
             let Some(inner) = weak.upgrade() else { return };
             count += u64::from(!called);
-            busy = checkpoint_round(&inner, count, called).unwrap_or(false);
+            let round = checkpoint_round(&inner, count, called);
+            log.set_checkpoint_failure(round.as_ref().err().cloned());
+            busy = round.unwrap_or(false);
         }
     };
     inner.core.storage.log.answer_calls();

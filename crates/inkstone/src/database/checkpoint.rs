@@ -292,6 +292,7 @@ impl Inner {
         state.control.write(&control)?;
         state.check();
         core.storage.counters.add(Counter::Checkpoints, 1);
+        log.set_checkpoint(checkpoint);
         log.set_keep_from(scan_start);
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! 2. A thread that waits for room looks again when any was made. Tested by
 //!    `the_log_is_no_longer_than_its_size`.
 
+use crate::Error;
 use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::sync::{Condvar, Mutex};
@@ -19,6 +20,8 @@ pub(super) struct Full {
     call: Condvar,
     /// Times that the thread has come back for a call: checkpoints that are over.
     rounds: AtomicU64,
+    /// Why the last one failed.
+    failure: Mutex<Option<Error>>,
     /// Whether there is a thread that answers, or will as soon as it runs.
     is_heard: AtomicBool,
     waiting: AtomicUsize,
@@ -58,6 +61,15 @@ impl Full {
     /// A number that grows with each checkpoint that is over, whether it has made room or not.
     pub fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)
+    }
+
+    /// How the last round has ended.
+    pub fn set_failure(&self, failure: Option<Error>) {
+        *self.failure.lock() = failure;
+    }
+
+    pub fn failure(&self) -> Option<Error> {
+        self.failure.lock().clone()
     }
 
     /// Calls are not answered any more. Lets a wait for one end.

@@ -185,6 +185,8 @@ struct LogShared {
     full: Full,
     /// Frame boundaries that were written, some way apart, for the checkpoint.
     boundaries: Mutex<Vec<u64>>,
+    /// See [`Log::checkpoint_lsn`].
+    checkpoint: AtomicU64,
     counters: Arc<Counters>,
     poison: Poison,
 }
@@ -259,6 +261,7 @@ impl Log {
             background: Background::default(),
             full: Full::default(),
             boundaries: Mutex::default(),
+            checkpoint: AtomicU64::new(0),
             counters,
             poison,
         });
@@ -387,6 +390,28 @@ impl Log {
         Lsn(self.shared.segments.keep_from())
     }
 
+    /// How far pages on disk have every change, and recovery will not make it again, as the control
+    /// file says; 0 before the first checkpoint of this run.
+    pub fn checkpoint_lsn(&self) -> Lsn {
+        Lsn(self.shared.checkpoint.load(Ordering::Acquire))
+    }
+
+    /// The control file says so, durably.
+    pub fn set_checkpoint(&self, lsn: Lsn) {
+        let before = self.shared.checkpoint.fetch_max(lsn.0, Ordering::AcqRel);
+        paranoid!(
+            before <= lsn.0,
+            "a checkpoint at LSN {lsn} behind one at {before}"
+        );
+    }
+
+    /// Waits until the checkpoint has come to an LSN, or it was `at_most` so long.
+    pub fn wait_for_checkpoint(&self, lsn: Lsn, at_most: Duration) {
+        self.shared
+            .full
+            .wait(at_most, || self.checkpoint_lsn() >= lsn);
+    }
+
     /// How far back the log is that a record may be coded against, in bytes.
     pub fn context_reach(&self) -> u64 {
         context_reach(self.shared.capacity_bytes)
@@ -417,6 +442,16 @@ impl Log {
     /// A number that grows with each round of that thread that is over.
     pub fn checkpoint_rounds(&self) -> u64 {
         self.shared.full.rounds()
+    }
+
+    /// For that thread, behind each round: why it failed, if it did.
+    pub fn set_checkpoint_failure(&self, failure: Option<Error>) {
+        self.shared.full.set_failure(failure);
+    }
+
+    /// Why the last round failed, if it did.
+    pub fn checkpoint_failure(&self) -> Option<Error> {
+        self.shared.full.failure()
     }
 
     /// There are no more checkpoints to call for.

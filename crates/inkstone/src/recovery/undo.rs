@@ -487,6 +487,7 @@ impl Core {
                     key,
                     need,
                     ascending: false,
+                    unlogged: None,
                 },
                 &live,
             )?;

@@ -30,8 +30,10 @@ use crate::rows::read::row_name;
 use crate::rows::tables::TreeRef;
 use crate::rows::write::Write;
 use crate::sort::Sorted;
+use crate::txn::core::Core;
 use crate::txn::promise::undo_log_bytes;
 use crate::txn::transaction::{Bulk, Change, Coding, Inner, Made, Transaction};
+use crate::unlogged::{is_all_of, put_rows_left_out};
 use inkstone_format::record::{LoggedVersion, Record, TrxRef, put_rows_insert};
 use inkstone_format::space::CLUSTERED_TREE;
 use inkstone_format::tree_page::{
@@ -273,6 +275,7 @@ impl Transaction {
                 tree: tree.id,
                 from: if is_empty { Vec::new() } else { first.to_vec() },
                 address: None,
+                is_unlogged: false,
             });
             if inner.logged {
                 return Ok(Run::Again);
@@ -310,13 +313,18 @@ impl Transaction {
             }
             Room::Cleaned => Ok(Run::Again),
             Room::No => {
+                let unlogged = inner.bulk_of(tree).and_then(Bulk::unlogged);
                 let wanted = SplitFor {
                     key: first,
                     need: bytes,
                     ascending,
+                    unlogged,
                 };
-                tree.split_leaf(wanted, &self.core.liveness())?;
-                Ok(Run::Again)
+                let split = tree.split_leaf(wanted, &self.core.liveness());
+                if unlogged.is_some() {
+                    inner.left_out.note(&self.core);
+                }
+                split.map(|()| Run::Again)
             }
         }
     }
@@ -469,19 +477,34 @@ impl Transaction {
             let counted = usize::from(bulk.is_none());
             (counted..rows.len()).for_each(|_| self.shared.state.add_cost());
         }
+        let is_left_out = bulk.is_some() && change.inner.leaves_out(core, tree, &leaf, rows);
+        paranoid!(
+            !is_left_out || core.storage.unlogged.has(address),
+            "rows of {address} are left out of the log, and it is not known for that"
+        );
         let mut mtr = Mtr::new(&core.storage);
         let index = mtr.push(leaf);
         let context = &mut change.inner.context;
-        mtr.change(index, |bytes, payload| {
+        let place = |bytes: &mut [u8]| {
             let mut target = TreePageMut(bytes);
             for (n, (key, value)) in rows.iter().enumerate() {
                 let placed = target.insert(slot + n, 0, Some(address), key, value, &live);
                 crate::invariant!(placed.is_ok(), "rows do not fit page {page} after all");
             }
-            let (slot, count) = (slot as u16, rows.len());
-            let rows = rows.iter().map(|&(key, value)| (0, key, value));
-            put_rows_insert(payload, context, trx, page, tree.id, slot, count, rows);
-        });
+        };
+        if is_left_out {
+            mtr.change_unlogged(index, |bytes, payload| {
+                place(bytes);
+                put_rows_left_out(payload, page);
+            });
+        } else {
+            mtr.change(index, |bytes, payload| {
+                place(bytes);
+                let (slot, count) = (slot as u16, rows.len());
+                let rows = rows.iter().map(|&(key, value)| (0, key, value));
+                put_rows_insert(payload, context, trx, page, tree.id, slot, count, rows);
+            });
+        }
         paranoid!(
             TreePage(mtr.page(index)).count() == before + rows.len(),
             "page {page} of {before} rows has {} after an insert of {}",
@@ -493,10 +516,19 @@ impl Transaction {
             tree: tree.id,
             rows: rows.len() as u64,
             undo_bytes: rows.len() as u64 * undo_log_bytes(0, 0),
-            coding: Coding::InFull,
+            coding: if is_left_out {
+                Coding::Apart
+            } else {
+                Coding::InFull
+            },
             is_of_bulk: bulk.is_some(),
         };
         change.commit(mtr, made)?;
+        if is_left_out {
+            inner.left_out.note(core);
+            let counters = &core.storage.counters;
+            counters.add(Counter::RowsLeftOut, rows.len() as u64);
+        }
         inner.last_insert = Some((
             page.space,
             tree.id,
@@ -507,6 +539,13 @@ impl Transaction {
             .counters
             .add(Counter::RowsInserted, rows.len() as u64);
         Ok(())
+    }
+}
+
+impl Bulk {
+    /// Its version, if the log may lack its rows.
+    fn unlogged(&self) -> Option<VersionAddress> {
+        self.address.filter(|_| self.is_unlogged)
     }
 }
 
@@ -525,6 +564,26 @@ impl Inner {
     fn bulk_of(&self, tree: &Tree) -> Option<&Bulk> {
         let mut bulks = self.bulks.iter();
         bulks.find(|bulk| bulk.space == tree.space.id && bulk.tree == tree.id)
+    }
+
+    /// Whether the log will not have these rows of a bulk insert, which go into this leaf.
+    fn leaves_out(&mut self, core: &Core, tree: &Tree, leaf: &[u8], rows: &[RowRef<'_>]) -> bool {
+        let bytes = rows.iter().map(|(key, value)| key.len() + value.len());
+        let is_large = self.left_out.count(core, bytes.sum::<usize>() as u64);
+        let Some(bulk) = self.bulk_of_mut(tree) else {
+            return false;
+        };
+        let (Some(address), true) = (bulk.address, is_large || bulk.is_unlogged) else {
+            return false;
+        };
+        paranoid!(
+            bulk.from[..] <= *rows[0].0,
+            "rows before the first of a bulk insert are left out of the log with it"
+        );
+        if !std::mem::replace(&mut bulk.is_unlogged, true) {
+            self.left_out.begin(core, address);
+        }
+        is_all_of(TreePage(leaf), address)
     }
 
     fn bulk_of_mut(&mut self, tree: &Tree) -> Option<&mut Bulk> {

@@ -536,6 +536,7 @@ impl Transaction {
                             key: &key,
                             need,
                             ascending: false,
+                            unlogged: None,
                         },
                         &live,
                     )?;

@@ -271,6 +271,7 @@ impl Transaction {
                             key,
                             need,
                             ascending,
+                            unlogged: None,
                         },
                         &live,
                     )?;

@@ -40,6 +40,8 @@ pub struct TransactionOptions {
     pub rows_may_be_lost: bool,
     /// Every write is refused, but for those of opening.
     pub read_only: bool,
+    /// `bulk_logging=minimal`, and no archive wants the log whole.
+    pub bulks_leave_rows_out: bool,
     /// What becomes of transactions that were not committed when the database was last open.
     pub losers: Losers,
 }

@@ -60,7 +60,7 @@ const PATIENCE_ON_FULL_DISK: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The checkpoint that is under way when a wait begins, and one that has seen all of what it waits
 /// for.
-const ROUNDS: u64 = 2;
+pub(super) const ROUNDS: u64 = 2;
 
 /// How long a thread waits for room in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

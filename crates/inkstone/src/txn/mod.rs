@@ -8,6 +8,7 @@
 //! | `savepoints` | statements, marks and savepoints |
 //! | `statement_locks` | locks of tables that end with a statement |
 //! | `prepare` | the first phase of a commit in two, and XIDs |
+//! | `left_out` | rows that the log does not have: on disk before their transaction commits |
 //! | `rollback` | undoing changes |
 //! | `thin_leaves` | leaves that are to be merged when readers let go of them |
 //! | `promise` | the log space that is there for a rollback, also on a full disk |
@@ -16,6 +17,7 @@
 
 pub mod core;
 mod gates;
+mod left_out;
 mod prepare;
 pub(crate) mod promise;
 pub(crate) mod rollback;

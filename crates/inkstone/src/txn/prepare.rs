@@ -105,6 +105,7 @@ impl Transaction {
             self.core.before_write()?;
         }
         let mut inner = self.active()?;
+        self.settle_left_out(&mut inner)?;
         if self.shared.state.is_doomed() {
             self.roll_back(&mut inner)?;
             return Err(Error::Deadlock);

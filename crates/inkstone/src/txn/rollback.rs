@@ -12,6 +12,7 @@ use crate::mvcc::versions::{MARK_ONLY, RUN, VersionKind, VersionView};
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
 use crate::txn::transaction::{Inner, Shared};
+use crate::unlogged::init_like;
 use crate::{Error, Result};
 use inkstone_format::record::{Diff, Record, Undo};
 use inkstone_format::space::CLUSTERED_TREE;
@@ -272,36 +273,58 @@ pub(crate) fn undo_bulk(
         }
         let target = above.as_deref().map_or(Target::Last, Target::Before);
         let leaf = tree.leaf_exclusive(target)?;
-        let (id, low) = (leaf.id(), TreePage(&leaf).low().to_vec());
+        let low = TreePage(&leaf).low().to_vec();
+        let is_last = TreePage(&leaf).high().is_none();
         paranoid!(
             above.as_deref().is_none_or(|above| &low[..] < above),
             "the leaf before {above:x?} begins at {low:x?}"
         );
         let runs = runs_of(TreePage(&leaf), address);
         let mut thin = TreePage(&leaf).count() == 0;
-        if !runs.is_empty() {
+        if thin || !runs.is_empty() {
             let mut mtr = Mtr::new(&core.storage);
             let index = mtr.push(leaf);
-            for &(slot, count) in runs.iter().rev() {
-                let (page, slot, count) = (id, slot as u16, count as u16);
-                mtr.replay(index, &Record::Remove { page, slot, count });
-            }
+            remove_runs(&mut mtr, index, &runs);
             thin = Tree::is_thin(TreePage(mtr.page(index)));
             mtr.commit()?;
             undone += runs.iter().map(|&(_, count)| count as u64).sum::<u64>();
         } else {
             drop(leaf);
         }
+        let is_first = &low[..] <= from;
+        // The last leaf waits for the one before it to be empty, too: with rows that the log lacks
+        // that would have to be logged whole.
+        let left_out = core.storage.unlogged.has(address);
+        let around = match (thin, left_out) {
+            (true, _) if is_first || !is_last || !left_out => Some(&low),
+            (false, true) if is_first => above.as_ref(),
+            _ => None,
+        };
         // An empty leaf does no harm; the log may be short.
-        if thin && core.storage.log.has_room() {
-            core.merge_around(tree, &low)?;
+        if let Some(key) = around.filter(|_| core.storage.log.has_room()) {
+            core.merge_around(tree, key)?;
         }
-        if &low[..] <= from {
+        if is_first {
             let any = u64::from(undone > 0);
             core.storage.counters.add(Counter::BulksUndone, any);
             return Ok(undone);
         }
         above = Some(low);
+    }
+}
+
+/// Removes rows of a bulk insert. A leaf of which the log may lack some is emptied as a whole. So
+/// is one that is empty already: redo may have made it so, with the LSN of a version with rows that
+/// the disk may have, and from now on that version is known for older.
+fn remove_runs(mtr: &mut Mtr<'_>, index: usize, runs: &[(usize, usize)]) {
+    let (page, leaf) = (mtr.id(index), TreePage(mtr.page(index)));
+    if runs.iter().map(|&(_, count)| count).sum::<usize>() == leaf.count() {
+        let init = init_like(leaf);
+        return mtr.replay(index, &Record::TreeInit { page, init });
+    }
+    for &(slot, count) in runs.iter().rev() {
+        let (slot, count) = (slot as u16, count as u16);
+        mtr.replay(index, &Record::Remove { page, slot, count });
     }
 }
 
@@ -492,6 +515,7 @@ fn undo_row(
                     key,
                     need,
                     ascending: false,
+                    unlogged: None,
                 },
                 &live,
             )?;

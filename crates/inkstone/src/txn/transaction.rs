@@ -36,6 +36,7 @@ use crate::paranoid::{Check, Checked, CheckedGuard, MANY, paranoid};
 use crate::sync::atomic::AtomicU64;
 use crate::sync::{Instant, Mutex, OnceLock};
 use crate::txn::core::Core;
+use crate::txn::left_out::LeftOut;
 use crate::txn::promise::LogPromise;
 use crate::txn::rollback::undo_until;
 use crate::txn::savepoints::{Place, Savepoint};
@@ -102,6 +103,8 @@ pub(crate) struct Bulk {
     pub from: Vec<u8>,
     /// Their version; none before the transaction's first record.
     pub address: Option<VersionAddress>,
+    /// The log may lack them from now on.
+    pub is_unlogged: bool,
 }
 
 /// A transaction's own state.
@@ -128,6 +131,8 @@ pub(crate) struct Inner {
     pub statement_locks: Vec<SpaceId>,
     /// Trees of which a bulk insert is going on: until the next place to go back to.
     pub bulks: Vec<Bulk>,
+    /// What the log lacks of them, and of those that have ended.
+    pub left_out: LeftOut,
     /// Where the last insert went: the next one often goes beside it.
     pub last_insert: Option<(SpaceId, TreeId, PageNo, u16)>,
     pub xid: Option<Vec<u8>>,
@@ -161,6 +166,7 @@ impl Inner {
             statement: None,
             statement_locks: Vec::new(),
             bulks: Vec::new(),
+            left_out: LeftOut::default(),
             last_insert: None,
             xid: None,
             is_own: false,
@@ -596,6 +602,7 @@ impl Transaction {
     /// Makes the changes visible; the end of the commit record.
     fn finish(&self, durability: Durability) -> Result<Lsn> {
         let mut inner = self.active()?;
+        self.settle_left_out(&mut inner)?;
         if self.shared.state.is_doomed() {
             self.roll_back(&mut inner)?;
             return Err(Error::Deadlock);
@@ -656,6 +663,7 @@ pub(crate) fn finish_commit(
         shared.state.id(),
         inner.phase
     );
+    inner.left_out.check_settled(core);
     let mut lsn = Lsn(0);
     if inner.logged {
         let mut mtr = Mtr::new(&core.storage);
@@ -684,6 +692,7 @@ fn end(core: &Core, shared: &Shared, inner: &mut Inner, seq: u64) {
         shared.state.id()
     );
     inner.phase = Phase::Ended;
+    inner.left_out.end(core);
     inner.promise.end(core);
     core.forget_saved(shared, inner);
     core.locks.release_all(&shared.state, &mut inner.held);

@@ -2,16 +2,16 @@
 
 use super::client::Client;
 use super::expect::Expected;
-use super::generate::secondary_key;
+use super::generate::{Shape, secondary_key};
 use super::{Outcome, Run, bug};
 use crate::Rng;
-use crate::model::Change;
-use inkstone::{Database, Error};
+use crate::model::{Change, TableId};
+use inkstone::{Database, Error, Table};
 
 /// What the background does amid rows that are inserted one by one. They are coded against each
 /// other, also over a save of their undo and over a checkpoint.
 #[derive(Debug)]
-struct Upkeep {
+pub(super) struct Upkeep {
     /// Before which row it begins.
     from: u64,
     /// How many rows lie between two times.
@@ -68,6 +68,23 @@ impl Run {
         if !sorted {
             numbers.reverse();
         }
+        let upkeep = self
+            .rng
+            .chance(30)
+            .then(|| Upkeep::draw(&mut self.rng, count));
+        self.bulk_of(n, client, (id, table, shape), numbers, upkeep)
+    }
+
+    /// Inserts rows of these numbers as one statement.
+    pub(super) fn bulk_of(
+        &mut self,
+        n: usize,
+        client: &mut Client,
+        (id, table, shape): (TableId, Table, Shape),
+        numbers: Vec<u64>,
+        upkeep: Option<Upkeep>,
+    ) -> Outcome {
+        let count = numbers.len();
         let page_size = self.options.page_size;
         let mut trees: Vec<Vec<(Vec<u8>, Vec<u8>)>> = vec![Vec::new(); table.trees().len()];
         let mut steps = Vec::new();
@@ -88,10 +105,6 @@ impl Run {
         for rows in trees.iter_mut().skip(1) {
             rows.sort();
         }
-        let upkeep = self
-            .rng
-            .chance(30)
-            .then(|| Upkeep::draw(&mut self.rng, count));
         self.trace(|| format!("{n}: bulk insert of {count} into {id}, {upkeep:?}"));
         self.marks.add("bulk statements", 1);
         client.pin(&self.model.now, self.model.clock);

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::{Outcome, Run, Stop, bug};
 use crate::model::Event;
 use inkstone::Error;
-use inkstone::internals::options::Durability;
+use inkstone::internals::options::{BulkLogging, Durability};
 use std::sync::Arc;
 
 impl Run {
@@ -22,6 +22,9 @@ impl Run {
         };
         self.trace(|| format!("{n}: commit of {} {durability:?}: {result:?}", own.len()));
         self.marks.add("commits", 1);
+        if let Some(outcome) = self.unsettled(&result) {
+            return outcome;
+        }
         let wrote = !own.is_empty();
         if wrote {
             self.model.happened(Event::Commit(own));
@@ -38,6 +41,24 @@ impl Run {
             Ok(()) => Ok(()),
             Err(error) => self.end_of_commit("commit", error),
         }
+    }
+
+    /// What comes of a transaction that was not committed, or prepared, as pages with rows that the
+    /// log lacks could not be written.
+    fn unsettled(&mut self, result: &Result<(), Error>) -> Option<Outcome> {
+        let Err(error @ (Error::Io { .. } | Error::DiskFull { .. })) = result else {
+            return None;
+        };
+        if self.options.bulk_logging != BulkLogging::Minimal {
+            return None;
+        }
+        if self.vfs.is_dead() {
+            return Some(Err(Stop::Dead));
+        }
+        self.excuses(error).then(|| {
+            self.marks.add("commits refused with the pages", 1);
+            Ok(())
+        })
     }
 
     /// A commit that fails leaves its outcome to recovery: the engine must be poisoned.
@@ -75,6 +96,9 @@ impl Run {
         };
         let result = txn.prepare(&xid);
         self.marks.add("prepares", 1);
+        if let Some(outcome) = self.unsettled(&result) {
+            return outcome;
+        }
         self.model
             .happened(Event::Prepare(xid, Arc::new(client.own)));
         match result {

@@ -4,7 +4,7 @@
 
 use crate::Rng;
 use inkstone::internals::options::{
-    Doublewrite, Durability, FlushMethod, LogWrite, PageCompression, PagePlacement,
+    BulkLogging, Doublewrite, Durability, FlushMethod, LogWrite, PageCompression, PagePlacement,
 };
 use inkstone::{Isolation, Options, Shutdown, TableOptions};
 use inkstone_io::AtomicWriteLimits;
@@ -45,6 +45,8 @@ pub struct Features {
     pub log_write_through: Vec<bool>,
     /// Whether old segments are kept instead of recycled.
     pub log_archive: Vec<bool>,
+    /// What the log has of bulk inserts; none: all rows.
+    pub bulk_loggings: Vec<BulkLogging>,
     /// What commits wait for.
     pub durabilities: Vec<Durability>,
     /// Bytes of old versions in memory; 1 MiB is the least.
@@ -265,12 +267,23 @@ impl Features {
             } else {
                 Vec::new()
             },
+            // One seed of three: the others are as they were.
+            bulk_loggings: if seed.is_multiple_of(3) {
+                some(rng, &[BulkLogging::Minimal, BulkLogging::Full])
+            } else {
+                Vec::new()
+            },
         }
     }
 
     /// Whether values that have pages of their own are taken back under open cursors.
     pub(super) fn reads_over_undo(&self) -> bool {
         self.open_cursors && self.long_values && self.savepoints
+    }
+
+    /// Whether there are loads, which minimal logging is for.
+    pub(super) fn loads(&self) -> bool {
+        !self.bulk_loggings.is_empty()
     }
 
     /// What a new table is made with: one of two says it itself, where they are to differ.
@@ -315,8 +328,14 @@ impl Features {
         } else {
             rng.pick(&self.placements)
         };
+        let bulk_logging = if self.bulk_loggings.is_empty() {
+            BulkLogging::Full
+        } else {
+            rng.pick(&self.bulk_loggings)
+        };
         Options {
             page_size: self.page_size,
+            bulk_logging,
             page_placement,
             page_compression,
             buffer_pool_size: self.page_size * rng.pick(&self.pool_pages),

@@ -25,6 +25,7 @@ mod generate;
 mod hot;
 mod late;
 mod life;
+mod load;
 mod reads;
 mod rows;
 mod spells;
@@ -118,6 +119,8 @@ pub struct Run {
     /// A spell is on.
     failing: bool,
     names: u64,
+    /// Numbers of rows that loads have taken lie below this.
+    load_end: u64,
     step: u64,
 }
 
@@ -148,6 +151,7 @@ impl Run {
             tolerant: false,
             failing: false,
             names: 0,
+            load_end: 0,
             step: 0,
         }
     }

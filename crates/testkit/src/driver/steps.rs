@@ -59,6 +59,7 @@ impl Run {
         let giant = features.giant && n == 0;
         let keep = match self.rng.below(100) {
             0..=11 if giant && self.rng.chance(90) => self.bulk(n, &mut client),
+            0..=11 if features.loads() && self.rng.chance(70) => return self.load(n, client),
             0..=7 => return self.commit(n, client),
             8..=9 => return self.roll_back(n, client),
             10..=11 if features.xa && !client.own.is_empty() => return self.prepare(n, client),

@@ -133,6 +133,7 @@ impl Foundation {
             log,
             counters: self.site.counters.clone(),
             poison: self.site.poison.clone(),
+            unlogged: Arc::default(),
             page_size: options.pool.page_size,
         };
         let versions = VersionStore::open(

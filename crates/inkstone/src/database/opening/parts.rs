@@ -3,7 +3,7 @@
 use crate::buffer::PoolOptions;
 use crate::database::background::UpkeepOptions;
 use crate::log::LogOptions;
-use crate::options::{LOG_BUFFER_SIZE_MIN, MemoryBound, NewTable, Options};
+use crate::options::{BulkLogging, LOG_BUFFER_SIZE_MIN, MemoryBound, NewTable, Options};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoOptions;
 use crate::store::StoreOptions;
@@ -70,6 +70,7 @@ impl Parts {
                 lock_memory_max: all.lock_memory_max,
                 rows_may_be_lost: false,
                 read_only: all.is_read_only(),
+                bulks_leave_rows_out: all.bulk_logging == BulkLogging::Minimal && !all.log_archive,
                 losers: match all.force_recovery {
                     0..=2 => Losers::RollBack,
                     3 | 4 => Losers::Leave,

@@ -129,6 +129,7 @@ impl Open {
             log,
             counters: self.counters.clone(),
             poison: self.poison.clone(),
+            unlogged: Arc::default(),
             page_size: PAGE,
         }
     }
