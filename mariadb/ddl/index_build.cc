@@ -250,7 +250,8 @@ int ha_inkstone::catch_up_beside_writers(IndexBuild *build)
   return failed;
 }
 
-/* All old entries go before the first new one comes: what two rows have exchanged is no duplicate. */
+/* All old entries go before the first new one comes: values that two rows have exchanged are no
+   duplicates. */
 int ha_inkstone::exchange_entries(BuiltIndex &index, const ink_transaction *before, const ink_transaction *now,
                                   const ink_changed_rows &changed)
 {

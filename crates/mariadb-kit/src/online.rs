@@ -1,5 +1,5 @@
-//! Indexes that are added beside writers: none of their changes may be missing in an index, and none
-//! of them waits for the whole ALTER.
+//! Indexes that are added beside writers: none of their changes may be missing in an index, and
+//! they do not wait for the whole ALTER.
 
 use super::client::{Client, Reply};
 use super::random::Random;

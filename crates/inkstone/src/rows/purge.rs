@@ -2,8 +2,9 @@
 //!
 //! Version segments retire as a whole. Before one goes, its entries are looked through: rows that
 //! were delete-marked by them and still are, are removed physically; long values that lost their
-//! row are freed. Leaves that became thin and could not be merged then are tried again. Marks of earlier runs of the database, which no version tells of, are removed by
-//! a write that needs room in their leaf. Trees that were dropped are removed as well.
+//! row are freed. Leaves that became thin and could not be merged then are tried again. Marks of
+//! earlier runs of the database, which no version tells of, are removed by a write that needs room
+//! in their leaf. Trees that were dropped are removed as well.
 
 use crate::Result;
 use crate::btree::{Target, Tree};

@@ -40,6 +40,11 @@ impl ThinLeaves {
 
     /// Takes all of them.
     pub fn take(&mut self) -> BTreeSet<ThinLeaf> {
+        paranoid!(
+            self.bytes <= KEY_BYTES_MAX,
+            "thin leaves in {} bytes",
+            self.bytes
+        );
         std::mem::take(self).leaves
     }
 }

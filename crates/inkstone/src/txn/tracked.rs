@@ -83,6 +83,7 @@ impl ChangedKeys {
             };
             return;
         }
+        paranoid!(!by.is_ended(), "{by:?} has ended, and changes row {key:x?}");
         noted.keys.insert(key.to_vec(), Until::Seen(by.clone()));
     }
 
@@ -123,6 +124,11 @@ impl Core {
             noted: Mutex::default(),
         });
         let mut trees = self.tracked.trees.write();
+        paranoid!(
+            self.tracked.any.load(Ordering::Relaxed) != trees.is_empty(),
+            "{} trees are tracked",
+            trees.len()
+        );
         trees.push(keys.clone());
         self.tracked.any.store(true, Ordering::Release);
         keys
