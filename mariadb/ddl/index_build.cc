@@ -40,10 +40,8 @@ static void cut_values(const KEY &key)
 int ha_inkstone::track_writers(IndexBuild *build)
 {
   ink_error error;
-  return track_changes(access.share->clustered(), online_alter_log_max_size(), lock_wait_timeout_ms(thd()),
-                       &build->tracker, &error)
-             ? failure(error)
-             : 0;
+  const ink_tree *rows= access.share->clustered();
+  return track_changes(rows, online_alter_log_max_size(), INK_NO_WRITERS, &build->tracker, &error) ? failure(error) : 0;
 }
 
 /* A snapshot, and which rows it sees otherwise than the one before. */

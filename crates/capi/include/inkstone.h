@@ -833,8 +833,10 @@ int ink_sorter_first_repeated(ink_sorter *sorter, uint64_t *number, ink_row *row
 /* Building an index while others write: from the rows that a first snapshot sees, and then, again
  * and again, from those that have changed since. Keys of rows of a tree that are written are noted,
  * up to `bytes_max` of memory (about a hundred bytes a row). Waits at first for transactions that
- * have changed rows of the table before (INK_LOCK_TIMEOUT). From ink_track_changes; given back by
- * ink_change_tracker_free. For one thread at a time. */
+ * have changed rows of the table before (INK_LOCK_TIMEOUT); INK_NO_WRITERS: there are none, the
+ * caller has seen to that. From ink_track_changes; given back by ink_change_tracker_free. For one
+ * thread at a time. */
+#define INK_NO_WRITERS UINT64_MAX
 typedef struct ink_change_tracker ink_change_tracker;
 typedef struct ink_changed_rows {
   /* A new transaction that sees the rows as they are now; the caller gives it back. NULL if there

@@ -10,6 +10,9 @@ use inkstone::ChangeTracker;
 use std::ffi::c_int;
 use std::time::Duration;
 
+/// `INK_NO_WRITERS`.
+const NO_WRITERS: u64 = u64::MAX;
+
 /// `ink_change_tracker`.
 pub struct ink_change_tracker {
     tracker: ChangeTracker,
@@ -42,7 +45,7 @@ pub unsafe extern "C" fn ink_track_changes(
 ) -> c_int {
     entry!(error, |database, tree| {
         let place = raw::place(tracker)?;
-        let patience = Duration::from_millis(milliseconds);
+        let patience = (milliseconds != NO_WRITERS).then(|| Duration::from_millis(milliseconds));
         *place = raw::into_handle(ink_change_tracker {
             tracker: database.0.track_changes(&tree.0, bytes_max, patience)?,
             keys: Vec::new(),

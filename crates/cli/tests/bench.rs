@@ -347,7 +347,7 @@ fn reads_and_loads_run() {
     let lines = bench(
         "load --rows 5000 --wide-rows 500 --clients 2",
         "workload case fill clients rows payload_bytes insert_s flush_s insert_cpu_s rows_per_s log_bytes data_bytes \
-         doublewrite_bytes written_bytes device_write_bytes_per_s device_new_file_bytes_per_s \
+         doublewrite_bytes written_bytes written_per_payload device_write_bytes_per_s device_new_file_bytes_per_s \
          written_per_device_write written_per_device_new_file payload_per_device_write \
          peak_resident_bytes memory_budget_bytes memory_ratio",
         4,

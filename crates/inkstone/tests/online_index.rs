@@ -116,7 +116,7 @@ fn an_index_is_built_beside_writers() {
                 scope.spawn(move || write(db, table, 977 * seed + n, over));
             }
             std::thread::sleep(Duration::from_millis(20));
-            let tracker = db.track_changes(&table, 16 << 20, PATIENCE).unwrap();
+            let tracker = db.track_changes(&table, 16 << 20, Some(PATIENCE)).unwrap();
             let mut before = tracker.changed_rows().unwrap().expect("they fit").seen;
             let mut index = all_rows(&before, &table);
             for _ in 0..40 {
@@ -140,7 +140,7 @@ fn an_index_is_built_beside_writers() {
 fn a_rollback_hides_no_commit_before_it() {
     let dir = tempfile::tempdir().unwrap();
     let (db, table) = open(&dir);
-    let tracker = db.track_changes(&table, 1 << 20, PATIENCE).unwrap();
+    let tracker = db.track_changes(&table, 1 << 20, Some(PATIENCE)).unwrap();
     let first = tracker.changed_rows().unwrap().unwrap();
     assert!(first.keys.is_empty());
     let one = db.begin(Isolation::ReadCommitted).unwrap();
@@ -172,24 +172,24 @@ fn tracking_waits_for_those_that_have_changed_the_table_alone() {
     let short = Duration::from_millis(20);
     let elsewhere = db.begin(Isolation::ReadCommitted).unwrap();
     elsewhere.insert(&other, b"k", b"1").unwrap();
-    drop(db.track_changes(&table, 1 << 20, short).unwrap());
+    drop(db.track_changes(&table, 1 << 20, Some(short)).unwrap());
     let here = db.begin(Isolation::ReadCommitted).unwrap();
     here.insert(&table, b"k", b"1").unwrap();
-    let waited = db.track_changes(&table, 1 << 20, short);
+    let waited = db.track_changes(&table, 1 << 20, Some(short));
     assert!(
         matches!(waited, Err(Error::LockTimeout { .. })),
         "{waited:?}"
     );
     here.commit().unwrap();
-    drop(db.track_changes(&table, 1 << 20, short).unwrap());
+    drop(db.track_changes(&table, 1 << 20, Some(short)).unwrap());
 }
 
 #[test]
 fn too_many_changes_are_said() {
     let dir = tempfile::tempdir().unwrap();
     let (db, table) = open(&dir);
-    let tracker = db.track_changes(&table, 2_000, PATIENCE).unwrap();
-    let enough = db.track_changes(&table, 200_000, PATIENCE).unwrap();
+    let tracker = db.track_changes(&table, 2_000, Some(PATIENCE)).unwrap();
+    let enough = db.track_changes(&table, 200_000, Some(PATIENCE)).unwrap();
     for n in 0..50u64 {
         let txn = db.begin(Isolation::ReadCommitted).unwrap();
         txn.insert(&table, &n.to_be_bytes(), b"1").unwrap();

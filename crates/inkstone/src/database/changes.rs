@@ -52,7 +52,8 @@ impl Database {
     /// since.
     ///
     /// Waits for transactions that have changed rows of the tree's table before, at most
-    /// `patience` ([`Error::LockTimeout`]).
+    /// `patience` ([`Error::LockTimeout`]); their undo is looked through. `None`: there are none,
+    /// as the program has locks of its own.
     ///
     /// ```
     /// # use inkstone::{Database, Isolation, Options};
@@ -63,7 +64,7 @@ impl Database {
     /// let txn = db.begin(Isolation::ReadCommitted)?;
     /// txn.insert(&people, b"1", b"Ada")?;
     /// txn.commit()?;
-    /// let tracker = db.track_changes(&people, 1 << 20, Duration::from_secs(10))?;
+    /// let tracker = db.track_changes(&people, 1 << 20, Some(Duration::from_secs(10)))?;
     /// let mut before = tracker.changed_rows()?.expect("they fit").seen;
     /// // Build the index from all rows that `before` sees. Meanwhile:
     /// let txn = db.begin(Isolation::ReadCommitted)?;
@@ -83,7 +84,7 @@ impl Database {
         &self,
         tree: &impl TreeRef,
         bytes_max: u64,
-        patience: Duration,
+        patience: Option<Duration>,
     ) -> Result<ChangeTracker> {
         let live = tree.tree_ref().live(&self.inner.core)?;
         let core = &self.inner.core;
@@ -92,7 +93,9 @@ impl Database {
             inner: self.inner.clone(),
             keys: core.track(live.space.id, live.id, bytes_max),
         };
-        self.wait_for_writers(live.space.id, &tree.tree_ref().table.name, patience)?;
+        if let Some(patience) = patience {
+            self.wait_for_writers(live.space.id, &tree.tree_ref().table.name, patience)?;
+        }
         Ok(tracker)
     }
 
