@@ -547,9 +547,6 @@ impl Check<'_> {
                 }
             }
         }
-        if self.is_disturbed() {
-            return Ok(allocated);
-        }
         // After the maps: a tree whose pages are in them has its root by now.
         let roots = space.roots()?;
         let is_built = roots.iter().any(|(tree, _)| !self.walked.contains(tree));
