@@ -19,10 +19,17 @@ pub(super) struct Upkeep {
     /// All pages are written each so many times.
     times_per_flush: u64,
     undo_bytes_max: u64,
+    /// Behind each of the last so many times it is looked at what a power loss would leave: the
+    /// scan begins at each boundary of frames in turn, also between an insert and the record that
+    /// says that undo from before it is saved.
+    looks: u64,
 }
 
 /// How often there is upkeep in one tree: over more log than a record's context may lie back.
 const TIMES: u64 = 200;
+/// See [`Upkeep::looks`]: in how many statements of a hundred, and how many.
+const LOOKS_PERCENT: u64 = 6;
+const LOOKS: u64 = 30;
 
 impl Upkeep {
     fn draw(rng: &mut Rng, rows: u64) -> Self {
@@ -31,28 +38,48 @@ impl Upkeep {
             between: rng.pick(&[1, 3, 10, 100]),
             times_per_flush: rng.pick(&[1, 20, TIMES]),
             undo_bytes_max: rng.pick(&[0, 0, u64::MAX]),
+            looks: 0,
         }
     }
 
-    fn before_row(&self, at: u64, db: &Database) -> inkstone::Result<()> {
+    /// Behind each of the last rows, with looks.
+    fn with_looks(rows: u64) -> Self {
+        Self {
+            from: rows.saturating_sub(TIMES),
+            between: 1,
+            times_per_flush: 1,
+            // A busy transaction says itself what is to be saved.
+            undo_bytes_max: u64::MAX,
+            looks: LOOKS,
+        }
+    }
+
+    /// Whether it is to be looked at what a power loss would leave.
+    fn before_row(&self, at: u64, db: &Database) -> inkstone::Result<bool> {
         let Some(behind) = at.checked_sub(self.from) else {
-            return Ok(());
+            return Ok(false);
         };
         let time = behind / self.between;
         if !behind.is_multiple_of(self.between) || time >= TIMES {
-            return Ok(());
+            return Ok(false);
         }
         db.maintain(self.undo_bytes_max)?;
         if time.is_multiple_of(self.times_per_flush) {
             db.checkpoint()?;
         }
-        Ok(())
+        Ok(time >= TIMES - self.looks)
     }
 }
 
 impl Run {
     pub(super) fn bulk(&mut self, n: usize, client: &mut Client) -> Outcome {
         let (id, table, shape) = self.any_table();
+        if !self.plan.features.heavy && self.rng.chance(LOOKS_PERCENT) {
+            let count = self.rng.from_to(TIMES, 3 * TIMES);
+            let numbers = self.numbers_behind(&shape, count, 1);
+            let upkeep = Some(Upkeep::with_looks(count));
+            return self.bulk_of(n, client, (id, table, shape), numbers, upkeep);
+        }
         let features = &self.plan.features;
         let giant = features.giant && n == 0;
         let most = match (giant, features.heavy) {
@@ -73,6 +100,13 @@ impl Run {
             .chance(30)
             .then(|| Upkeep::draw(&mut self.rng, count));
         self.bulk_of(n, client, (id, table, shape), numbers, upkeep)
+    }
+
+    /// Numbers of so many rows behind all others.
+    pub(super) fn numbers_behind(&mut self, shape: &Shape, count: u64, stride: u64) -> Vec<u64> {
+        let first = self.load_end.max(shape.domain);
+        self.load_end = first + count * stride;
+        (0..count).map(|i| first + i * stride).collect()
     }
 
     /// Inserts rows of these numbers as one statement.
@@ -110,6 +144,7 @@ impl Run {
         client.pin(&self.model.now, self.model.clock);
         client.touched.extend(steps.iter().map(|s| s.0.clone()));
         let db = self.database();
+        let mut looked = Ok(());
         let result = client.txn.statement(|txn| {
             for (tree, rows) in table.trees().iter().zip(trees) {
                 let Some(upkeep) = &upkeep else {
@@ -117,12 +152,15 @@ impl Run {
                     continue;
                 };
                 for (at, (key, value)) in (0..).zip(rows) {
-                    upkeep.before_row(at, &db)?;
+                    if upkeep.before_row(at, &db)? && looked.is_ok() {
+                        looked = self.if_power_were_lost();
+                    }
                     txn.insert(tree, &key, &value)?;
                 }
             }
             Ok(())
         });
+        looked?;
         let any = |test: &dyn Fn(&Expected) -> bool| steps.iter().any(|s| test(&s.2));
         match result {
             Ok(()) if any(&|e| e.exists || e.blocked || e.conflict) => {

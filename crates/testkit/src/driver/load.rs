@@ -17,9 +17,8 @@ impl Run {
         let of = self.any_table();
         for _ in 0..self.rng.from_to(1, 3) {
             let count = self.rng.from_to(100, 600);
-            let first = self.load_end.max(of.2.domain);
-            self.load_end = first + count * STRIDE;
-            let mut numbers: Vec<u64> = (0..count).map(|i| first + i * STRIDE).collect();
+            let mut numbers = self.numbers_behind(&of.2, count, STRIDE);
+            let first = numbers[0];
             if self.rng.chance(20) {
                 numbers.reverse();
             }
