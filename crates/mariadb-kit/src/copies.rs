@@ -26,8 +26,8 @@ const COPIES: [&str; 9] = [
     "ENGINE=InnoDB",
     "ENGINE=Inkstone",
     "ADD UNIQUE KEY IF NOT EXISTS of_a (a), ALGORITHM=COPY",
-    "PAGE_PLACEMENT=in_place PAGE_COMPRESSED=0",
-    "PAGE_PLACEMENT=placed PAGE_COMPRESSED=1",
+    "ENGINE=Inkstone, PAGE_PLACEMENT=in_place PAGE_COMPRESSED=0",
+    "ENGINE=Inkstone, PAGE_PLACEMENT=placed PAGE_COMPRESSED=1",
 ];
 
 /// A client, and what it knows.
