@@ -1,12 +1,15 @@
 //! `--crash`: a server killed at random under transactions and DDL, with its binary log on. Its log
 //! is small, and some transactions are larger than it. From one start to the next new tables have
-//! their pages placed or not, compressed or not, and DDL changes that.
+//! their pages placed or not, compressed or not, and DDL changes that. Indexes come and go beside
+//! writers of tables that refer to each other.
 //!
 //! After each restart: everything acknowledged is there, both engines of a transaction agree, the
 //! binary log agrees (a replica that is never killed has the same rows), no table is half made or
-//! left over, and every page is sound.
+//! left over, no row is without its parent, each index has its table's rows, and every page is
+//! sound.
 
 use super::copies;
+use super::families::{FAMILIES, Families};
 use super::giants::{self, Giants};
 use super::kept;
 use super::orphans;
@@ -19,12 +22,14 @@ use super::smoke::check_tables;
 use super::tree::Tree;
 use super::workload::{self, DEFINITIONS, TRANSFERS, Workload};
 use inkstone_testkit::build::Result;
+use std::fmt;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const WORKERS: u64 = 5;
 const GIANTS: u64 = 2;
+const FAMILY_WRITERS: u64 = 3;
 /// Kills in a row under DDL that copies: of each setting of `flush_log_at_trx_commit` one.
 const COPYING_KILLS: u64 = 3;
 
@@ -49,7 +54,7 @@ pub fn run(tree: &Tree, plugin: &Plugin, plan: Plan) -> Result<ExitCode> {
     let options: Vec<&str> = giants::OPTIONS.into_iter().chain(own).collect();
     let shape = Shape {
         name: "crash",
-        databases: &[TRANSFERS],
+        databases: &[TRANSFERS, FAMILIES],
         options: &options,
         ..Shape::default()
     };
@@ -76,73 +81,117 @@ fn kill_loop(pair: &mut Pair, plan: Plan) -> Result<()> {
         partitioned.set_up(&pair.primary)?;
     }
     let giants = Giants::set_up(&pair.primary, plan.seed)?;
+    let families = Families::set_up(&pair.primary, plan.seed)?;
+    let everything = Everything {
+        work: &work,
+        giants: &giants,
+        partitioned: &partitioned,
+        families: &families,
+    };
     let mut random = Random(plan.seed);
     let end = Instant::now() + Duration::from_secs_f64(plan.minutes * 60.0);
     let (mut crashes, mut copied) = (0, 0);
-    while Instant::now() < end || crashes == 0 {
-        // In turns everything at once, and nothing but DDL of partitioned tables.
-        let transactions = crashes % 2 == 0;
-        let lives = match transactions {
-            // Longer than a thread waits for room in the log.
-            true if random.chance(20) => 14_000,
-            true => 300 + random.below(3000),
-            false => 30 + random.below(1000),
-        };
-        let lives = Duration::from_millis(lives);
-        let busy = transactions.then_some((&work, &giants));
-        live_and_die(&pair.primary, busy, &partitioned, lives)?;
+    while Instant::now() < end || crashes < Turn::ALL.len() as u64 {
+        let turn = Turn::ALL[(crashes % 3) as usize];
+        let lives = turn.lives(&mut random);
+        live_and_die(&pair.primary, &everything, turn, lives)?;
         crashes += 1;
         kept::choose(&mut pair.primary, &mut random);
         pair.primary.start()?;
         work.settle(&pair.primary)?;
-        check(pair, &work, &partitioned)?;
-        giants.check(&pair.primary)?;
+        check(pair, &everything)?;
         // Every fifth crash the engine's own checks run, too, and DDL that copies has its turn.
         if crashes % 5 == 0 {
             copied += copies::check(&mut pair.primary, plan.seed + crashes, COPYING_KILLS)?;
             check_files(&mut pair.primary)?;
         }
-        eprintln!(
-            "crash {crashes}: {} transactions acknowledged, {} statements of giants, {} DDL statements, {} of partitioned tables; all agree",
-            work.count(),
-            giants.statements.load(Ordering::Relaxed),
-            work.definitions.load(Ordering::Relaxed),
-            statements(&partitioned)
-        );
+        eprintln!("crash {crashes}: {everything}; all agree");
     }
     check_files(&mut pair.primary)?;
     println!(
-        "{crashes} crashes, {} acknowledged transactions, {} DDL statements, {} of partitioned tables, {copied} that \
-         copied or drew numbers: nothing lost, \
+        "{crashes} crashes, {everything}, {copied} that copied or drew numbers: nothing lost, \
          engines and binary log agree, no orphan files; {}",
-        work.count(),
-        work.definitions.load(Ordering::Relaxed),
-        statements(&partitioned),
         orphans::mended(&pair.primary)
     );
     Ok(())
 }
 
-fn statements(partitioned: &[Partitioned]) -> u64 {
-    let counts = partitioned
-        .iter()
-        .map(|each| each.statements.load(Ordering::Relaxed));
-    counts.sum()
+/// What runs until a kill.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    All,
+    /// DDL of partitioned tables, and nothing else.
+    Partitioned,
+    /// Families, and nothing else.
+    Families,
 }
 
-/// Lets the workloads run, and kills the server in the midst of it.
+impl Turn {
+    const ALL: [Self; 3] = [Self::All, Self::Partitioned, Self::Families];
+
+    fn lives(self, random: &mut Random) -> Duration {
+        Duration::from_millis(match self {
+            // Longer than a thread waits for room in the log.
+            Self::All if random.chance(20) => 14_000,
+            Self::All => 300 + random.below(3000),
+            Self::Partitioned => 30 + random.below(1000),
+            Self::Families => 100 + random.below(1100),
+        })
+    }
+}
+
+/// All workloads.
+struct Everything<'a> {
+    work: &'a Workload,
+    giants: &'a Giants,
+    partitioned: &'a [Partitioned],
+    families: &'a Families,
+}
+
+impl fmt::Display for Everything<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let of_partitions = self.partitioned.iter().map(|each| count(&each.statements));
+        write!(
+            out,
+            "{} transactions acknowledged, {} statements of giants, {} of families, {} that changed their indexes \
+             ({} more when a server was killed), {} DDL statements, {} of partitioned tables",
+            self.work.count(),
+            count(&self.giants.statements),
+            count(&self.families.written),
+            count(&self.families.altered),
+            count(&self.families.cut),
+            count(&self.work.definitions),
+            of_partitions.sum::<u64>()
+        )
+    }
+}
+
+/// Lets the workloads of a turn run, and kills the server in the midst of it.
 fn live_and_die(
     server: &Server,
-    busy: Option<(&Workload, &Giants)>,
-    partitioned: &[Partitioned],
+    everything: &Everything<'_>,
+    turn: Turn,
     lives: Duration,
 ) -> Result<()> {
+    let Everything {
+        work,
+        giants,
+        partitioned,
+        families,
+    } = *everything;
     let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let mut threads: Vec<_> = partitioned
-            .iter()
-            .map(|each| scope.spawn(|| each.run(server)))
-            .collect();
-        if let Some((work, giants)) = busy {
+        let mut threads = Vec::new();
+        if turn != Turn::Families {
+            let of_partitions = |each| scope.spawn(move || Partitioned::run(each, server));
+            threads.extend(partitioned.iter().map(of_partitions));
+        }
+        if turn != Turn::Partitioned {
+            let write = |worker| scope.spawn(move || families.write(server, worker));
+            threads.extend((1..=FAMILY_WRITERS).map(write));
+            threads.push(scope.spawn(|| families.alter(server)));
+        }
+        if turn == Turn::All {
             let run = |k| scope.spawn(move || giants.run(server, k));
             threads.extend((1..=GIANTS).map(run));
             let transfers = |worker| scope.spawn(move || work.transfer(server, worker));
@@ -164,15 +213,18 @@ fn live_and_die(
     results.into_iter().collect()
 }
 
-fn check(pair: &Pair, work: &Workload, partitioned: &[Partitioned]) -> Result<()> {
-    workload::check(&pair.primary, work)?;
+fn check(pair: &Pair, everything: &Everything<'_>) -> Result<()> {
+    workload::check(&pair.primary, everything.work)?;
     check_tables(&pair.primary)?;
     orphans::check_running(&pair.primary, DEFINITIONS)?;
-    for partitioned in partitioned {
+    orphans::check_running(&pair.primary, FAMILIES)?;
+    everything.families.check(&pair.primary)?;
+    for partitioned in everything.partitioned {
         orphans::check_running(&pair.primary, partitioned.database())?;
         partitioned.check(&pair.primary)?;
     }
     orphans::check_number(&pair.primary)?;
+    everything.giants.check(&pair.primary)?;
     pair.catch_up()?;
     pair.compare().map(drop)
 }

@@ -13,6 +13,7 @@ mod counters;
 mod crash;
 mod differential;
 mod experiments;
+mod families;
 mod giants;
 mod group_commit;
 mod histories;
