@@ -27,18 +27,9 @@ static int lock_parent(THD *thd, const ForeignKey &key)
              : 0;
 }
 
-/* Before a statement changes rows. */
-int ha_inkstone::prepare_references(THD *thd)
-try
+/* Until the statement's end. */
+int ha_inkstone::lock_parents(THD *thd)
 {
-  checks_references= false;
-  if (table->s->tmp_table != NO_TMP_TABLE && !fills_altered(thd))
-    return 0;
-  if (int failed= references.refresh(thd, access.share->name))
-    return failed;
-  if (!are_checked(thd) || (!references.is_child() && !references.is_parent()))
-    return 0;
-  checks_references= true;
   for (const auto &reference : references.to_parents)
   {
     if (index_of_columns(table, reference->key.columns) < 0)
@@ -51,6 +42,26 @@ try
       if (int failed= lock_parent(thd, reference->key))
         return failed;
   }
+  return 0;
+}
+
+/* Before a statement changes rows. A parent may have been altered until it was locked. */
+int ha_inkstone::prepare_references(THD *thd)
+try
+{
+  checks_references= false;
+  if (table->s->tmp_table != NO_TMP_TABLE && !fills_altered(thd))
+    return 0;
+  do
+  {
+    if (int failed= references.refresh(thd, access.share->name))
+      return failed;
+    if (!are_checked(thd) || (!references.is_child() && !references.is_parent()))
+      return 0;
+    if (int failed= lock_parents(thd))
+      return failed;
+  } while (!references.are_fresh());
+  checks_references= true;
   return 0;
 }
 catch (const std::bad_alloc &)
@@ -409,9 +420,15 @@ static void note_nullable(THD *thd, FOREIGN_KEY_INFO *info, const TABLE *form, c
   }
 }
 
-static int add_info(THD *thd, Reference &reference, const TABLE *own, const std::vector<uint> &by_age,
+/* The server also asks before it has locked the other table, whose definition an ALTER may be about
+   to exchange: what is found now is not kept for rows, which would look into other indexes. */
+static int add_info(THD *thd, Reference &for_rows, const TABLE *own, const std::vector<uint> &by_age,
                     List<FOREIGN_KEY_INFO> *list)
 {
+  std::unique_ptr<Reference> for_now;
+  if (!for_rows.is_bound())
+    for_now.reset(new Reference(for_rows.key, for_rows.is_parent));
+  Reference &reference= for_now ? *for_now : for_rows;
   const ForeignKey &key= reference.key;
   const SqlName child(key.child), parent(key.parent);
   void *memory= thd_alloc(thd, sizeof(FOREIGN_KEY_INFO));

@@ -271,6 +271,7 @@ private:
 
   /* foreign_keys.cc */
   int prepare_references(THD *thd);
+  int lock_parents(THD *thd);
   bool fills_altered(THD *thd) const;
   bool looks_for_parents() const;
   bool is_checked(const Reference &reference) const;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Another table of this engine, of which a foreign key needs columns and indexes: as its definition
    (.frm) says, without the server's cache of tables. The session has a metadata lock on it, or its
-   statement changes it. */
+   statement changes it; or what is found is shown, and kept for no row. */
 #ifndef INKSTONE_DEFINITION_H
 #define INKSTONE_DEFINITION_H
 

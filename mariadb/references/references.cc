@@ -12,9 +12,9 @@ static std::vector<std::unique_ptr<Reference>> references_of(const ForeignKeys &
 
 int References::refresh(THD *thd, const std::string &table)
 {
-  const uint64 now= ink_references_version(database);
-  if (known && version == now)
+  if (are_fresh())
     return 0;
+  const uint64 now= ink_references_version(database);
   ForeignKeys of, to;
   if (int failed= foreign_keys_of(thd, table, &of))
     return failed;
@@ -25,6 +25,11 @@ int References::refresh(THD *thd, const std::string &table)
   version= now;
   known= true;
   return 0;
+}
+
+bool References::are_fresh() const
+{
+  return known && version == ink_references_version(database);
 }
 
 bool Reference::find_own(const TABLE *own, const std::vector<uint> &by_age)

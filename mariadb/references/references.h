@@ -24,6 +24,7 @@ public:
   int bind(THD *thd, const TABLE *own, const std::vector<uint> &by_age);
   /** Finds the index of the open table alone. False: there is none. */
   bool find_own(const TABLE *own, const std::vector<uint> &by_age);
+  bool is_bound() const { return bound; }
   /** Whether the row has a NULL in the columns: it refers to none, and none to it. */
   bool has_null(const TableCodec &own, const uchar *record) const;
   /** Whether two rows differ in the columns, be it in letters that compare equal, as in InnoDB. */
@@ -54,6 +55,8 @@ public:
 
   /** Looks them up again, if a table was defined anew since. */
   int refresh(THD *thd, const std::string &table);
+  /** No table was defined anew since. */
+  bool are_fresh() const;
   bool is_child() const { return !to_parents.empty(); }
   bool is_parent() const { return !to_children.empty(); }
   std::vector<std::unique_ptr<Reference>> to_parents, to_children;

@@ -1,5 +1,5 @@
 //! Indexes that are added beside writers: none of their changes may be missing in an index, and
-//! they do not wait for the whole ALTER.
+//! they do not wait for the whole ALTER. And children follow their parents' rows meanwhile.
 
 use super::client::{Client, Reply};
 use super::random::Random;
@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 const TIME: Duration = Duration::from_secs(2);
 const WRITERS: u64 = 3;
 const ROWS: u64 = 6_000;
+const PARENTS: u64 = 50;
+const CHILDREN: u64 = 500;
+/// Between transactions of a writer of parents, at most.
+const THINKS_US: u64 = 8_000;
 
 /// What a writer may be told: a duplicate, a lock wait that is too long, a deadlock, and that the
 /// definition has changed.
@@ -51,7 +55,85 @@ pub fn check(server: &Server) -> Result<()> {
             altered.and(ended)
         })?;
     }
+    check_followers(server)?;
     server.sql("DROP DATABASE online").map(drop)
+}
+
+/// Has rows of a parent change beside ALTERs of its child that give its indexes other numbers.
+fn check_followers(server: &Server) -> Result<()> {
+    server.sql(&format!(
+        "USE online; CREATE TABLE parents (id INT PRIMARY KEY) ENGINE = Inkstone; \
+         CREATE TABLE children (id INT PRIMARY KEY, parent INT, u INT, KEY (parent), \
+         FOREIGN KEY (parent) REFERENCES parents (id) ON DELETE CASCADE ON UPDATE CASCADE) ENGINE = Inkstone; \
+         INSERT INTO parents SELECT seq FROM seq_1_to_{PARENTS}; \
+         INSERT INTO children SELECT seq, 1 + seq % {PARENTS}, seq FROM seq_1_to_{CHILDREN}"
+    ))?;
+    let (over, followed) = (&AtomicBool::new(false), &AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let socket = server.socket();
+        let writer =
+            |seed| scope.spawn(move || change_parents(socket, Random(seed), over, followed));
+        let writers: Vec<_> = (1..=WRITERS).map(writer).collect();
+        let altered = alter_children(socket);
+        over.store(true, Ordering::Relaxed);
+        let ended = writers
+            .into_iter()
+            .try_for_each(|writer| writer.join().expect("a writer does not panic"));
+        altered.and(ended)
+    })?;
+    match followed.load(Ordering::Relaxed) {
+        0 => Err("no row of a parent was changed beside ALTERs of its child".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn alter_children(socket: &Path) -> Result<()> {
+    let mut client = connect(socket)?;
+    let began = Instant::now();
+    while began.elapsed() < 2 * TIME {
+        for change in ["ADD UNIQUE i (u, id)", "DROP INDEX i"] {
+            run(
+                &mut client,
+                &format!("ALTER TABLE children {change}, LOCK=NONE"),
+                &[],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Changes rows of the parent, and takes it back: meanwhile none may have children.
+fn change_parents(
+    socket: &Path,
+    mut random: Random,
+    over: &AtomicBool,
+    followed: &AtomicU64,
+) -> Result<()> {
+    let mut client = connect(socket)?;
+    while !over.load(Ordering::Relaxed) {
+        let id = random.between(1, PARENTS);
+        let change = match random.below(2) {
+            0 => format!("UPDATE parents SET id = id + {PARENTS} WHERE id = {id}"),
+            _ => format!("DELETE FROM parents WHERE id = {id}"),
+        };
+        run(&mut client, "BEGIN", &[])?;
+        if let Reply::Done(_) = run(&mut client, &change, &TOLD)? {
+            let left = format!("SELECT id FROM children WHERE parent = {id}");
+            match run(&mut client, &left, &TOLD)? {
+                Reply::Rows(found) if !found.rows.is_empty() => {
+                    return Err(format!(
+                        "beside ALTERs of the child, behind {change}: {} children are left",
+                        found.rows.len()
+                    ));
+                }
+                _ => followed.fetch_add(1, Ordering::Relaxed),
+            };
+        }
+        run(&mut client, "ROLLBACK", &[])?;
+        // One that waits for the ALTER already does not come in the midst of it.
+        std::thread::sleep(Duration::from_micros(random.below(THINKS_US)));
+    }
+    Ok(())
 }
 
 /// Adds indexes, has them checked, and drops them, again and again.
