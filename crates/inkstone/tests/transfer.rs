@@ -299,6 +299,41 @@ fn exported_placed(dir: &tempfile::TempDir) -> (Database, Table, PathBuf) {
     (source, table, copy)
 }
 
+/// Its rows went just before: the end of the file is free, and is cut before it is copied.
+#[test]
+fn the_file_of_a_placed_table_stays_as_it_is_while_it_is_exported() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path().join("db"), placed()).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    commit(&db, |txn| {
+        for n in 0..20_000 {
+            // Nothing that can be compressed.
+            let value: Vec<u8> = (0..125u64)
+                .flat_map(|at| {
+                    (n * 125 + at)
+                        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                        .to_be_bytes()
+                })
+                .collect();
+            txn.insert(&table, &key(n), &value).unwrap();
+        }
+    });
+    db.checkpoint().unwrap();
+    commit(&db, |txn| {
+        for n in 100..20_000 {
+            txn.delete(&table, &key(n)).unwrap();
+        }
+    });
+    db.purge().unwrap();
+    db.shrink_table(&table).unwrap();
+    let export = db.export_table(&table).unwrap();
+    let bytes_of = |path: PathBuf| path.metadata().unwrap().len();
+    let bytes = || export.files().into_iter().map(bytes_of).collect::<Vec<_>>();
+    let before = bytes();
+    db.checkpoint().unwrap();
+    assert_eq!(bytes(), before);
+}
+
 #[test]
 fn a_placed_table_is_exported_as_a_file_and_its_map() {
     within(120, || {

@@ -96,8 +96,9 @@ impl Database {
         self.check_unchanged(export.space.id)?;
         self.flush_table(table)?;
         if export.space.file().is_placed() {
-            // The map says where the pages are.
+            // The map says where the pages are. No checkpoint cuts the file while it is copied.
             export.space.file().sync()?;
+            export.space.file().settle_places()?;
         }
         paranoid!(
             export.files().len() == 1 + usize::from(export.space.file().is_placed()),

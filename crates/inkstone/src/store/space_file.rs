@@ -440,6 +440,19 @@ impl SpaceFile {
         self.placed.as_ref().map_or(Ok(()), PlacedPages::settle)
     }
 
+    /// Writes what the place map lacks, durably, and gives the free end of the file back to the
+    /// file system. One that is dropped meanwhile needs no map.
+    pub(crate) fn settle_places(&self) -> Result<()> {
+        let settled = self.placed.as_ref().map_or(Ok(()), |placed| {
+            placed.settle()?;
+            placed.cut_file()
+        });
+        match settled {
+            Err(_) if self.is_removed() => Ok(()),
+            settled => settled,
+        }
+    }
+
     /// Whether something was done to the file that no sync has covered.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.file.is_unsynced()

@@ -375,7 +375,7 @@ impl SpaceFiles {
         let outcome = Mutex::new(Ok(()));
         let work = || {
             while let Some(file) = { left.lock().next() } {
-                if let Err(error) = settle_places_of(&file) {
+                if let Err(error) = file.settle_places() {
                     *outcome.lock() = Err(error);
                     break;
                 }
@@ -604,18 +604,6 @@ impl SpaceFiles {
         };
         let file = file_named(space_file_name(space));
         SpaceFile::open(space, file, create, layout, self.context.clone()).map(Arc::new)
-    }
-}
-
-/// One that is dropped meanwhile needs no map.
-fn settle_places_of(file: &SpaceFile) -> Result<()> {
-    let settled = file.placed().map_or(Ok(()), |placed| {
-        placed.settle()?;
-        placed.cut_file()
-    });
-    match settled {
-        Err(_) if file.is_removed() => Ok(()),
-        settled => settled,
     }
 }
 
