@@ -27,7 +27,7 @@ use crate::rows::{Table, TreeRef};
 use crate::space::Space;
 use crate::store::Placement;
 use crate::sync::{Instant, thread};
-use crate::txn::transaction::{HasChanged, LOOK_TIME_MAX};
+use crate::txn::state::{HasChanged, LOOK_TIME_MAX};
 use crate::{Error, Result};
 use inkstone_format::apply::{bit, map_pages};
 use inkstone_format::header::{

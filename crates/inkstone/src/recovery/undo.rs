@@ -16,7 +16,7 @@ use crate::sync::HashMap;
 use crate::txn::core::Core;
 use crate::txn::promise::undo_log_bytes;
 use crate::txn::rollback::{undo_bulk, undo_logged, undo_recovered_version};
-use crate::txn::transaction::{Inner, Phase, Shared};
+use crate::txn::state::{Inner, Phase, Shared};
 use crate::txn::undo_place::UndoPlace;
 use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};

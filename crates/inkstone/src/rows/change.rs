@@ -9,9 +9,11 @@ use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::{NO_PURGE, NewVersion, SPLICED, VersionKind, is_milestone, spliced};
 use crate::paranoid::paranoid;
+use crate::txn::change::{Change, Coding, Made};
 use crate::txn::core::Core;
 use crate::txn::promise::undo_log_bytes;
-use crate::txn::transaction::{Change, Coding, Inner, Made, Transaction};
+use crate::txn::state::Inner;
+use crate::txn::transaction::Transaction;
 use inkstone_format::record::{Diff, Record, TrxRef, put_insert};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::tree_page::{

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`core`] | what all transactions of an open database share |
 //! | [`transaction`] | begin, commit, rollback |
+//! | `state` | what a transaction has, and shares with the checkpoint and recovery |
+//! | `change` | a row's change, its version and its record |
 //! | `gates` | what a thread passes before it changes pages |
 //! | `savepoints` | statements, marks and savepoints |
 //! | `statement_locks` | locks of tables that end with a statement |
@@ -15,6 +17,7 @@
 //! | `tracked` | keys of rows that change while an index is built |
 //! | `undo_place` | where undo is: in the log, or, of large and old transactions, in the undo file |
 
+pub(crate) mod change;
 pub mod core;
 mod gates;
 mod left_out;
@@ -22,6 +25,7 @@ mod prepare;
 pub(crate) mod promise;
 pub(crate) mod rollback;
 mod savepoints;
+pub mod state;
 mod statement_locks;
 pub(crate) mod thin_leaves;
 pub(crate) mod tracked;

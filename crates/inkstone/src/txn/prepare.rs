@@ -6,9 +6,8 @@ use crate::mvcc::system::TrxState;
 use crate::options::Durability;
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
-use crate::txn::transaction::{
-    HasChanged, Inner, PendingCommit, Phase, Shared, Transaction, finish_commit, rollback_all,
-};
+use crate::txn::state::{HasChanged, Inner, Phase, Shared};
+use crate::txn::transaction::{PendingCommit, Transaction, finish_commit, rollback_all};
 use crate::{Error, Result};
 use inkstone_format::record::Record;
 use inkstone_format::{Lsn, SpaceId};

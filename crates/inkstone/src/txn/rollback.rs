@@ -11,7 +11,7 @@ use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::{MARK_ONLY, RUN, VersionKind, VersionView};
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
-use crate::txn::transaction::{Inner, Shared};
+use crate::txn::state::{Inner, Shared};
 use crate::unlogged::init_like;
 use crate::{Error, Result};
 use inkstone_format::record::{Diff, Record, Undo};

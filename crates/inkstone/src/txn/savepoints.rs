@@ -3,7 +3,8 @@
 use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::txn::rollback::leads_to;
-use crate::txn::transaction::{Inner, Phase, Transaction};
+use crate::txn::state::{Inner, Phase};
+use crate::txn::transaction::Transaction;
 use crate::{Error, Result};
 use inkstone_format::{TrxId, VersionAddress};
 

@@ -1,7 +1,8 @@
 //! Statement locks: see [`Transaction::lock_for_statement`].
 
 use crate::mutants::{self, Mutant};
-use crate::txn::transaction::{Inner, Transaction};
+use crate::txn::state::Inner;
+use crate::txn::transaction::Transaction;
 use crate::{Error, Result};
 use inkstone_format::SpaceId;
 

@@ -48,7 +48,7 @@ use crate::paranoid::paranoid;
 use crate::sync::HashMap;
 use crate::sync::atomic::Ordering;
 use crate::txn::core::Core;
-use crate::txn::transaction::{Inner, Phase, Shared};
+use crate::txn::state::{Inner, Phase, Shared};
 use crate::{Error, Result};
 use inkstone_format::record::{Record, Undo, UndoEntry};
 use inkstone_format::tree_page::{TreePage, TreePageMut};

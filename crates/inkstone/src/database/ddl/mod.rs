@@ -17,7 +17,7 @@ use crate::space::{SYSTEM_PAGES, Space};
 use crate::store::Placement;
 use crate::sync::{Instant, thread};
 use crate::txn::Transaction;
-use crate::txn::transaction::{HasChanged, LOOK_TIME_MAX};
+use crate::txn::state::{HasChanged, LOOK_TIME_MAX};
 use crate::{Error, Result};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::{SpaceId, TreeId};
