@@ -153,7 +153,7 @@ mutants! {
         "the log lets go of undo that was written to the undo file and not synced";
     UndoCutEarly, "undo-cut-early", Sim, 240,
         "the undo file is cut, and written over, before the log is durable that makes it needless";
-    SavedInsertNeeded, "saved-insert-needed", Sim, 120,
+    SavedInsertNeeded, "saved-insert-needed", Sim, 240,
         "an insert that the scan cannot decode, and whose undo is saved later, is an error";
     BulkLeftAfterCrash, "bulk-left-after-crash", Sim, 120,
         "what a bulk insert has put into its tree stays there after a crash";

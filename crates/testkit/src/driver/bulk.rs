@@ -28,7 +28,7 @@ pub(super) struct Upkeep {
 /// How often there is upkeep in one tree: over more log than a record's context may lie back.
 const TIMES: u64 = 200;
 /// See [`Upkeep::looks`]: in how many statements of a hundred, and how many.
-const LOOKS_PERCENT: u64 = 6;
+const LOOKS_PERCENT: u64 = 25;
 const LOOKS: u64 = 30;
 
 impl Upkeep {
@@ -74,7 +74,7 @@ impl Upkeep {
 impl Run {
     pub(super) fn bulk(&mut self, n: usize, client: &mut Client) -> Outcome {
         let (id, table, shape) = self.any_table();
-        if !self.plan.features.heavy && self.rng.chance(LOOKS_PERCENT) {
+        if self.features().saves_often() && self.rng.chance(LOOKS_PERCENT) {
             let count = self.rng.from_to(TIMES, 3 * TIMES);
             let numbers = self.numbers_behind(&shape, count, 1);
             let upkeep = Some(Upkeep::with_looks(count));

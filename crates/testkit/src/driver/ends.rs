@@ -7,7 +7,16 @@ use inkstone::Error;
 use inkstone::internals::options::{BulkLogging, Durability};
 use std::sync::Arc;
 
+/// Rows of a transaction of which some undo may be in its file.
+const LARGE: usize = 100;
+
 impl Run {
+    /// A round of checkpoints, which saves no undo that was not asked for.
+    fn maintain_all(&mut self) -> Outcome {
+        let result = self.database().maintain(u64::MAX);
+        result.or_else(|error| self.judge("a round of checkpoints", &error))
+    }
+
     pub(super) fn commit(&mut self, n: usize, client: Client) -> Outcome {
         let durabilities = &self.plan.features.durabilities;
         let given = self.rng.chance(50).then(|| self.rng.pick(durabilities));
@@ -16,6 +25,12 @@ impl Run {
         let Some(txn) = std::rc::Rc::into_inner(txn) else {
             return bug("the driver has lost a transaction");
         };
+        // What a large one has saved is needed until the log that ends it is durable: no
+        // checkpoint makes it so, as there was one just before.
+        let looks = durability == Durability::Lazy && own.len() > LARGE && self.rng.chance(30);
+        if looks {
+            self.maintain_all()?;
+        }
         let result = match given {
             Some(durability) => txn.commit_with(durability),
             None => txn.commit(),
@@ -35,6 +50,10 @@ impl Run {
                     Durability::Sync => self.model.synced(),
                     Durability::Write => self.model.written(),
                     Durability::Lazy => {}
+                }
+                if looks {
+                    self.maintain_all()?;
+                    self.if_power_were_lost()?;
                 }
                 Ok(())
             }

@@ -281,6 +281,11 @@ impl Features {
         self.open_cursors && self.long_values && self.savepoints
     }
 
+    /// Whether the log is so large that the undo of a large transaction is saved every few rows.
+    pub(super) fn saves_often(&self) -> bool {
+        self.log_file_size >= 16 << 20
+    }
+
     /// Whether there are loads, which minimal logging is for.
     pub(super) fn loads(&self) -> bool {
         !self.bulk_loggings.is_empty()
