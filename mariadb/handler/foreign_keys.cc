@@ -5,6 +5,7 @@
    statement's tables (get_parent_foreign_key_list); it logs none of that, and replicas do the same
    once more. */
 #include "handler/ha_inkstone.h"
+#include "sql_parse.h"
 #include <algorithm>
 
 /** How many tables deep children follow, as in InnoDB. */
@@ -420,20 +421,13 @@ static void note_nullable(THD *thd, FOREIGN_KEY_INFO *info, const TABLE *form, c
   }
 }
 
-/* The server also asks before it has locked the other table, whose definition an ALTER may be about
-   to exchange: what is found now is not kept for rows, which would look into other indexes. */
-static int add_info(THD *thd, Reference &for_rows, const TABLE *own, const std::vector<uint> &by_age,
-                    List<FOREIGN_KEY_INFO> *list)
+/* Which tables and columns, and what becomes of children. */
+static FOREIGN_KEY_INFO *info_of(THD *thd, const ForeignKey &key)
 {
-  std::unique_ptr<Reference> for_now;
-  if (!for_rows.is_bound())
-    for_now.reset(new Reference(for_rows.key, for_rows.is_parent));
-  Reference &reference= for_now ? *for_now : for_rows;
-  const ForeignKey &key= reference.key;
   const SqlName child(key.child), parent(key.parent);
   void *memory= thd_alloc(thd, sizeof(FOREIGN_KEY_INFO));
   if (!memory)
-    return HA_ERR_OUT_OF_MEM;
+    return nullptr;
   FOREIGN_KEY_INFO *info= new (memory) FOREIGN_KEY_INFO;
   info->foreign_id= lend(thd, key.name);
   info->foreign_db= lend(thd, child.database);
@@ -445,10 +439,24 @@ static int add_info(THD *thd, Reference &for_rows, const TABLE *own, const std::
   info->referenced_key_name= nullptr;
   for (const std::string &column : key.columns)
     if (info->foreign_fields.push_back(lend(thd, column), thd->mem_root))
-      return HA_ERR_OUT_OF_MEM;
+      return nullptr;
   for (const std::string &column : key.parent_columns)
     if (info->referenced_fields.push_back(lend(thd, column), thd->mem_root))
-      return HA_ERR_OUT_OF_MEM;
+      return nullptr;
+  return info;
+}
+
+/* What the definitions of both tables say of these columns. The server also asks before it has
+   locked the other table, whose definition an ALTER may be about to exchange: what is found now is
+   not kept for rows, which would look into other indexes. */
+static void describe_columns(THD *thd, FOREIGN_KEY_INFO *info, Reference &for_rows, const TABLE *own,
+                             const std::vector<uint> &by_age)
+{
+  std::unique_ptr<Reference> for_now;
+  if (!for_rows.is_bound())
+    for_now.reset(new Reference(for_rows.key, for_rows.is_parent));
+  Reference &reference= for_now ? *for_now : for_rows;
+  const ForeignKey &key= reference.key;
   const bool bound= !reference.bind(thd, own, by_age);
   const TABLE *const other= bound ? reference.other->form() : nullptr;
   const TABLE *const of_parent= reference.is_parent ? own : other;
@@ -457,16 +465,21 @@ static int add_info(THD *thd, Reference &for_rows, const TABLE *own, const std::
     info->referenced_key_name= lend(thd, of_parent->key_info[index].name.str);
   note_nullable(thd, info, reference.is_parent ? other : own, key.columns, false);
   note_nullable(thd, info, of_parent, key.parent_columns, true);
-  return list->push_back(info, thd->mem_root) ? HA_ERR_OUT_OF_MEM : 0;
 }
 
 int ha_inkstone::get_foreign_key_list(THD *thd, List<FOREIGN_KEY_INFO> *list)
 try
 {
-  int failed= references.refresh(thd, access.share->name);
+  if (int failed= references.refresh(thd, access.share->name))
+    return failed;
   for (const auto &reference : references.to_parents)
-    failed= failed ? failed : add_info(thd, *reference, table, access.share->indexes_by_age(), list);
-  return failed;
+  {
+    FOREIGN_KEY_INFO *info= info_of(thd, reference->key);
+    if (!info || list->push_back(info, thd->mem_root))
+      return HA_ERR_OUT_OF_MEM;
+    describe_columns(thd, info, *reference, table, access.share->indexes_by_age());
+  }
+  return 0;
 }
 catch (const std::bad_alloc &)
 {
@@ -476,10 +489,19 @@ catch (const std::bad_alloc &)
 int ha_inkstone::get_parent_foreign_key_list(THD *thd, List<FOREIGN_KEY_INFO> *list)
 try
 {
-  int failed= references.refresh(thd, access.share->name);
+  /* A statement that changes rows asks which tables to lock, and for no more. */
+  const bool changes_rows= !(sql_command_flags[thd_sql_command(thd)] & (CF_AUTO_COMMIT_TRANS | CF_STATUS_COMMAND));
+  if (int failed= references.refresh(thd, access.share->name))
+    return failed;
   for (const auto &reference : references.to_children)
-    failed= failed ? failed : add_info(thd, *reference, table, access.share->indexes_by_age(), list);
-  return failed;
+  {
+    FOREIGN_KEY_INFO *info= info_of(thd, reference->key);
+    if (!info || list->push_back(info, thd->mem_root))
+      return HA_ERR_OUT_OF_MEM;
+    if (!changes_rows)
+      describe_columns(thd, info, *reference, table, access.share->indexes_by_age());
+  }
+  return 0;
 }
 catch (const std::bad_alloc &)
 {
