@@ -2,23 +2,15 @@
 /* A row as a value of the clustered tree.
 
    The row's columns are those that are stored (virtual ones are computed) and that the clustered
-   key does not give. A value is: how many columns it was written with (varint), a bit for each
-   nullable one of those (1: NULL), and those that are not NULL, packed as Field::pack does.
-
-   Columns have their own order in rows: ALTER TABLE may add a column anywhere and move others, and
-   rows get new ones at the end (see meta.h). A value with fewer columns than the table was written
-   before some were added; what those hold in such rows was noted then. */
+   key does not give, in the order of their places (codec/row_layout.h). A value is: how many places
+   it was written with (varint), a bit for each nullable column of those (1: NULL), and the columns
+   that are not NULL, packed as Field::pack does. */
 #ifndef INKSTONE_ROW_H
 #define INKSTONE_ROW_H
 
 #include "codec/key_codec.h"
-
-/** What a column holds in rows that were written before it was added. */
-struct AddedColumn
-{
-  bool null;
-  std::vector<uchar> packed;
-};
+#include "codec/row_layout.h"
+#include <memory>
 
 /** Appends a column that is not NULL. True: out of memory. */
 bool put_packed(Buffer &out, Field *field, const uchar *record);
@@ -38,25 +30,37 @@ class RowCodec
 {
 public:
   RowCodec() : fixed_bytes(0), nullable_count(0), table(nullptr) {}
-  /** `order`: which of the table's stored columns come first in rows; empty: as in the table. */
-  void init(TABLE *table, const KeyCodec &clustered, const std::vector<uint16> &order);
+  void init(TABLE *table, const KeyCodec &clustered, std::shared_ptr<const RowLayout> layout);
 
   /** The value of a row. True: out of memory. */
   bool put(Buffer &out, const uchar *record) const;
 
-  /** Puts columns into the record: all, or those up to the last one in `wanted`. `added` has an
-      element for each of the last columns, those that rows may lack. False: the value is
-      damaged. */
-  bool get(ink_slice value, const std::vector<AddedColumn> &added, const MY_BITMAP *wanted,
-           uchar *record) const;
+  /** Puts columns into the record: all, or those up to the last one in `wanted`. False: the value
+      is damaged. */
+  bool get(ink_slice value, const MY_BITMAP *wanted, uchar *record) const;
+
+  /** How many places rows are written with. */
+  size_t place_count() const { return layout->is_plain() ? columns.size() : places.size(); }
 
 private:
-  bool get_column(Field *field, const AddedColumn &added, uchar *record) const;
+  /** A place that rows have; no column of the clustered key. */
+  struct Place
+  {
+    const RowPlace *of_layout;
+    /** nullptr: it was dropped. */
+    Field *field;
+  };
+  bool get_current(const uchar *at, const uchar *end, const MY_BITMAP *wanted, uchar *record) const;
+  bool get_older(size_t count, const uchar *at, const uchar *end, uchar *record) const;
+  bool get_added(const Place &place, size_t number, uchar *record) const;
   size_t null_bytes(size_t count) const;
 
+  /** What rows have now, in order. */
   std::vector<Field *> columns;
+  std::vector<Place> places;
   size_t fixed_bytes, nullable_count;
   TABLE *table;
+  std::shared_ptr<const RowLayout> layout;
 };
 
 #endif

@@ -16,10 +16,10 @@ void TableCodec::init(TABLE *table, const KeyRoom &key_room)
       set_if_bigger(texts_since, part.images_since());
 }
 
-void TableCodec::use_order(TABLE *table, const std::vector<uint16> &order, uint opened)
+void TableCodec::use_layout(TABLE *table, const std::shared_ptr<const RowLayout> &layout, uint opened)
 {
-  if (order_of == opened)
+  if (layout_of == opened)
     return;
-  rows.init(table, clustered, order);
-  order_of= opened;
+  rows.init(table, clustered, layout);
+  layout_of= opened;
 }

@@ -8,13 +8,13 @@
 class TableCodec
 {
 public:
-  TableCodec() : room(nullptr), order_of(0), texts_since(1), primary_key(MAX_KEY) {}
+  TableCodec() : room(nullptr), layout_of(0), texts_since(1), primary_key(MAX_KEY) {}
 
   /** Prepares for an opened table; `key_room` is the table's, and lives as long. */
   void init(TABLE *table, const KeyRoom &key_room);
-  /** Rows have their columns in this order from now on; `opened`: which opening of the table has
+  /** Rows have their columns in these places from now on; `opened`: which opening of the table has
       that. */
-  void use_order(TABLE *table, const std::vector<uint16> &order, uint opened);
+  void use_layout(TABLE *table, const std::shared_ptr<const RowLayout> &layout, uint opened);
 
   bool hidden_row_id() const { return clustered.parts().empty(); }
   bool is_clustered(uint index) const { return index == primary_key; }
@@ -30,7 +30,7 @@ public:
   const KeyRoom *room;
 
 private:
-  uint order_of;
+  uint layout_of;
   uint64 texts_since;
   uint primary_key;
 };

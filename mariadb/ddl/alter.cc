@@ -2,8 +2,9 @@
 /* ALTER TABLE without copying the table.
 
    Nothing of the rows changes: renamed columns, defaults, dropped checks (an added one must hold in
-   every row: the server copies), virtual columns, stored columns that are moved or added, which old
-   rows get from the table's facts (meta.h). Indexes are added and dropped as trees; readers and
+   every row: the server copies), virtual columns, stored columns that are moved, added or dropped,
+   that may be NULL from now on, or longer, for which the table's facts say how old rows have them
+   (codec/row_layout.h). Indexes are added and dropped as trees; readers and
    writers go on meanwhile (ddl/index_build.h).
 
    What a crash leaves is the old table or the new one. New trees are filled under names that no
@@ -42,6 +43,8 @@ static const KEY *find_key(const TABLE *table, const LEX_CSTRING &name)
   return nullptr;
 }
 
+static bool is_whole(const KEY_PART_INFO &part) { return part.length == part.field->key_length(); }
+
 /* Whether the clustered key is made of the same columns. */
 static bool same_primary_key(const TABLE *before, const TABLE *after,
                              const std::vector<Field *> &columns)
@@ -55,7 +58,7 @@ static bool same_primary_key(const TABLE *before, const TABLE *after,
   for (uint i= 0; i < one.user_defined_key_parts; i++)
     if (columns[other.key_part[i].field->field_index] !=
             before->field[one.key_part[i].field->field_index] ||
-        one.key_part[i].length != other.key_part[i].length ||
+        (one.key_part[i].length != other.key_part[i].length && !(is_whole(one.key_part[i]) && is_whole(other.key_part[i]))) ||
         (one.key_part[i].key_part_flag ^ other.key_part[i].key_part_flag) & HA_REVERSE_SORT)
       return false;
   return true;
@@ -117,7 +120,7 @@ static bool adds_constants(TABLE *altered, const std::vector<Field *> &columns)
   return adds;
 }
 
-/* An index on columns that are added by the same statement has no old column to read. */
+/* An index on columns that are added or longer by the same statement has no old column to read. */
 static bool indexes_old_columns(const TABLE *altered, Alter_inplace_info *info,
                                 const std::vector<Field *> &columns)
 {
@@ -129,8 +132,11 @@ static bool indexes_old_columns(const TABLE *altered, Alter_inplace_info *info,
         key->algorithm == HA_KEY_ALG_LONG_HASH || !strcmp(named.name.str, META_TREE))
       return false;
     for (uint part= 0; part < key->user_defined_key_parts; part++)
-      if (!columns[key->key_part[part].field->field_index])
+    {
+      const uint column= key->key_part[part].field->field_index;
+      if (!columns[column] || columns[column]->field_length != altered->field[column]->field_length)
         return false;
+    }
   }
   return true;
 }
@@ -144,22 +150,98 @@ static bool adds_checks(const TABLE *altered, const std::vector<Field *> &column
   return false;
 }
 
-/* Longer VARCHARs, more members of an ENUM: the packed bytes stay as they are, an index's may
-   not. */
-static bool resizes_only_unindexed(const TABLE *altered, const std::vector<Field *> &columns)
+/* Old rows can be read where columns are dropped, may be NULL now or are longer, and no entry of an
+   index is another one then: those say of a column that may be NULL whether it is, and have values
+   of texts with their length. */
+static bool keeps_rows_readable(const TABLE *table, const TABLE *altered, const std::vector<Field *> &columns)
 {
-  for (size_t i= 0; i < columns.size(); i++)
-    if (columns[i] && columns[i]->field_length != altered->field[i]->field_length &&
-        (altered->field[i]->flags & PART_KEY_FLAG))
+  for (Field **field= table->field; *field; field++)
+  {
+    if (!(*field)->stored_in_db())
+      continue;
+    const auto found= std::find(columns.begin(), columns.end(), *field);
+    const Field *after= found == columns.end() ? nullptr : altered->field[found - columns.begin()];
+    Packing packing, new_packing;
+    const bool known= Packing::of(*field, &packing);
+    if (!after ? !known || ((*field)->flags & AUTO_INCREMENT_FLAG)
+               : Packing::of(after, &new_packing) != known || (!known && !(packing == new_packing)))
       return false;
+    if (after && !(packing == new_packing) &&
+        ((packing.is_nullable && !new_packing.is_nullable) || (((*field)->flags | after->flags) & PART_KEY_FLAG)))
+      return false;
+  }
   return true;
+}
+
+/* What foreign keys say of a column that is dropped the server knows where it copies. */
+static bool drops_referring(THD *thd, const std::string &name, const TABLE *table, const std::vector<Field *> &columns)
+{
+  std::vector<std::string> referring;
+  if (find_referring_columns(thd, name, &referring))
+    return true;
+  for (Field **field= table->field; *field; field++)
+    if (std::find(columns.begin(), columns.end(), *field) == columns.end())
+      for (const std::string &column : referring)
+        if (same_column(column.c_str(), (*field)->field_name.str))
+          return true;
+  return false;
+}
+
+/* Longer strings, with InnoDB's limit: one byte says how long its values are up to 127 bytes, and
+   up to 255 if none may be longer. */
+static bool grows(const Field &before, const Column_definition &after, bool redundant)
+{
+  return after.length >= before.field_length &&
+         (after.length == before.field_length || redundant || before.field_length <= 127 ||
+          before.field_length > 255 || after.length <= 255);
+}
+
+/* What InnoDB does in place: a VARCHAR may become longer; a character set may become one that has
+   the same bytes for the same characters, and a collation another one, which in keys is another
+   order. */
+bool ha_inkstone::can_convert_nocopy(const Field &field, const Column_definition &after) const
+{
+  const bool redundant= table->s->row_type == ROW_TYPE_REDUNDANT;
+  if (after.type_handler() != field.type_handler() || field.compression_method() || after.compression_method())
+    return false;
+  const bool recodes= after.charset != field.charset();
+  if (recodes && ((field.flags & PART_KEY_FLAG) || !Charset(field.charset()).encoding_allows_reinterpret_as(after.charset)))
+    return false;
+  switch (field.real_type())
+  {
+  case MYSQL_TYPE_VARCHAR:
+    return after.char_length >= field.char_length() && grows(field, after, redundant);
+  case MYSQL_TYPE_STRING:
+    return field.type_handler() == &type_handler_string && after.char_length == field.char_length() &&
+           (after.length == field.field_length ||
+            (!redundant && field.charset()->mbminlen != field.charset()->mbmaxlen));
+  case MYSQL_TYPE_BLOB:
+    return recodes && after.length == field.field_length;
+  default:
+    return false;
+  }
+}
+
+/* A key of a whole column that grows stays as it is: images of values do not tell how long others
+   may be. */
+Compare_keys ha_inkstone::compare_key_parts(const Field &field, const Column_definition &after,
+                                            const KEY_PART_INFO &old_part, const KEY_PART_INFO &new_part) const
+{
+  const bool is_equal= field.is_equal(after);
+  if (!is_equal && !can_convert_nocopy(field, after))
+    return Compare_keys::NotEqual;
+  const bool was_whole= old_part.length == field.key_length();
+  const bool is_whole= new_part.length == (is_equal ? field.key_length() : after.length);
+  if (was_whole != is_whole || (!is_whole && old_part.length != new_part.length))
+    return Compare_keys::NotEqual;
+  return old_part.length == new_part.length ? Compare_keys::Equal : Compare_keys::EqualButKeyPartLength;
 }
 
 enum_alter_inplace_result
 ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
 {
   const alter_table_operations wanted= info->handler_flags;
-  const alter_table_operations of_innodb= wanted_of_innodb(table, info);
+  const alter_table_operations of_innodb= wanted_of_innodb(info);
   /* The table is open and not locked: a partition may know another connection, that had it last. */
   if (use_session(ha_thd()))
   {
@@ -192,9 +274,11 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
        where the server copies here, too. */
     if (columns.size() != altered->s->fields ||
         (may_rebuild_in_innodb(of_innodb) && !adds_constants(altered, columns)) ||
-        (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | ALTER_ADD_STORED_BASE_COLUMN | ALTER_PARTITIONED)) ||
+        (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | CHANGES_OF_PLACES | ALTER_PARTITIONED)) ||
         !same_primary_key(table, altered, columns) || !indexes_old_columns(altered, info, columns) ||
-        !resizes_only_unindexed(altered, columns) ||
+        !keeps_rows_readable(table, altered, columns) ||
+        ((wanted & ALTER_DROP_STORED_COLUMN) && drops_referring(thd(), access.share->name, table, columns)) ||
+        access.share->row_layout()->places.size() + altered->s->fields > RowLayout::PLACES_MAX ||
         (reserved_after(of_innodb, altered, info) == NOTED && adds_checks(altered, columns)))
       return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
@@ -241,8 +325,7 @@ struct AlterContext : public inplace_alter_handler_ctx
   AlterPlan plan;
   std::vector<std::string> built;
   IndexBuild build;
-  std::vector<AddedColumn> added;
-  std::vector<uint16> order;
+  RowLayout layout;
 };
 
 /* A duplicate was shown where it was found. */
@@ -285,43 +368,58 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
   while (const Create_field *column= columns++)
     if (column->field && strcmp(column->field->field_name.str, column->field_name.str))
       context->plan.rename_column(column->field->field_name.str, column->field_name.str);
-  context->order= altered_order(altered, info);
-  int failed= find_added(altered, info, &context->added);
+  std::vector<RowLayout::Addition> added;
+  int failed= find_added(altered, info, &added);
+  if (!failed)
+    context->layout= altered_layout(altered, info, added);
   if (!failed && !context->built.empty())
     failed= track_writers(&context->build);
   return report(thd(), this, failed);
 }
 
-/* The order of columns in rows: old ones stay where they are, added ones follow. Empty: the order
-   of the table. */
-std::vector<uint16> ha_inkstone::altered_order(const TABLE *altered, Alter_inplace_info *info) const
+/* Where rows have their columns then. */
+RowLayout ha_inkstone::altered_layout(const TABLE *altered, Alter_inplace_info *info,
+                                      const std::vector<RowLayout::Addition> &added) const
 {
   const std::vector<Field *> columns= old_columns(info), stored= stored_columns(table);
   const std::vector<Field *> new_stored= stored_columns(altered);
-  std::vector<uint16> places(table->s->fields), order;
-  for (size_t i= 0; i < new_stored.size(); i++)
-    if (const Field *old= columns[new_stored[i]->field_index])
-      places[old->field_index]= static_cast<uint16>(i);
-  for (size_t i= 0; i < stored.size(); i++)
+  std::vector<RowLayout::Column> changed;
+  std::vector<size_t> number(table->s->fields);
+  bool is_same= added.empty();
+  for (const Field *field : stored)
   {
-    const size_t at= access.share->column_order().empty() ? i : access.share->column_order()[i];
-    order.push_back(places[stored[at]->field_index]);
+    number[field->field_index]= changed.size();
+    changed.push_back({field, RowPlace::NO_COLUMN, Packing()});
   }
   for (size_t i= 0; i < new_stored.size(); i++)
-    if (!columns[new_stored[i]->field_index])
-      order.push_back(static_cast<uint16>(i));
-  return std::is_sorted(order.begin(), order.end()) ? std::vector<uint16>() : order;
+    if (const Field *old= columns[new_stored[i]->field_index])
+    {
+      RowLayout::Column &column= changed[number[old->field_index]];
+      column.becomes= static_cast<uint16>(i);
+      Packing::of(new_stored[i], &column.packing);
+    }
+  for (size_t i= 0; i < changed.size(); i++)
+  {
+    Packing now;
+    Packing::of(stored[i], &now);
+    is_same= is_same && changed[i].becomes == i && changed[i].packing == now;
+  }
+  const RowLayout &layout= *access.share->row_layout();
+  return is_same ? layout : layout.altered(changed, codec.rows.place_count(), added);
 }
 
 int ha_inkstone::find_added(TABLE *altered, Alter_inplace_info *info,
-                            std::vector<AddedColumn> *added)
+                            std::vector<RowLayout::Addition> *added)
 {
   const std::vector<Field *> columns= old_columns(info);
   Buffer packed;
+  uint16 stored= 0;
   memcpy(altered->record[0], altered->s->default_values, altered->s->reclength);
   for (size_t i= 0; i < columns.size(); i++)
   {
     Field *field= altered->field[i];
+    const uint16 number= stored;
+    stored+= field->stored_in_db();
     if (columns[i] || !field->stored_in_db())
       continue;
     if (field->default_value)
@@ -342,7 +440,7 @@ int ha_inkstone::find_added(TABLE *altered, Alter_inplace_info *info,
     if (!column.null && put_packed(packed, field, altered->record[0]))
       return HA_ERR_OUT_OF_MEM;
     column.packed.assign(packed.data(), packed.data() + packed.length());
-    added->push_back(column);
+    added->push_back({number, column});
   }
   return 0;
 }
@@ -419,7 +517,7 @@ int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TAB
       failed= handler->complete_build(&context->build);
     if (!failed && table->found_next_number_field)
       failed= handler->alter_counter(altered, info);
-    changes.push_back({handler->access.share, &context->plan, &context->added, &context->order});
+    changes.push_back({handler->access.share, &context->plan, &context->layout});
   }
   return failed ? failed
                 : TableShare::alter(thd(), changes, altered->s->tabledef_version, altered->s);

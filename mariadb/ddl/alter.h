@@ -14,13 +14,17 @@ static const alter_table_operations NO_CHANGE_OF_ROWS=
     ALTER_PARSER_ADD_COLUMN | ALTER_PARSER_DROP_COLUMN | ALTER_INDEX_IGNORABILITY |
     ALTER_COLUMN_UNVERSIONED | ALTER_INDEX_ORDER | ALTER_DROP_FOREIGN_KEY;
 
+/** Rows that are there stay as they are, and are read otherwise (codec/row_layout.h). */
+static const alter_table_operations CHANGES_OF_PLACES=
+    ALTER_ADD_STORED_BASE_COLUMN | ALTER_DROP_STORED_COLUMN | ALTER_COLUMN_NULLABLE |
+    ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_INDEX_LENGTH;
+
 static const alter_table_operations INDEX_CHANGES=
     ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_RENAME_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
     ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_DROP_UNIQUE_INDEX;
 
-/** What an ALTER is for InnoDB: longer VARCHARs are no change of a column's type, and a row format
-    that is named makes the table anew. */
-alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info);
+/** What an ALTER is for InnoDB: a row format that is named makes the table anew. */
+alter_table_operations wanted_of_innodb(const Alter_inplace_info *info);
 /** Whether it is an ALTER IGNORE that adds a unique key: of rows with one value the first is
     kept. */
 bool leaves_rows_out(const Alter_inplace_info *info);

@@ -28,15 +28,6 @@ static const alter_table_operations VIRTUAL_CHANGES=
 static const alter_table_operations NEW_INDEXES=
     ALTER_ADD_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 
-static const alter_table_operations CHANGED_INDEXES=
-    ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX |
-    ALTER_DROP_UNIQUE_INDEX | ALTER_ADD_PK_INDEX | ALTER_DROP_PK_INDEX;
-
-/* With these the values of virtual columns may change. */
-static const alter_table_operations CHANGES_OF_VALUES=
-    ALTER_VIRTUAL_COLUMN_TYPE | ALTER_COLUMN_NOT_NULLABLE | ALTER_COLUMN_OPTION | ALTER_VIRTUAL_GCOL_EXPR |
-    ALTER_STORED_GCOL_EXPR;
-
 /* What InnoDB combines with these. */
 static const alter_table_operations BESIDE_VIRTUAL_CHANGES=
     VIRTUAL_CHANGES | ALTER_VIRTUAL_GCOL_EXPR | ALTER_COLUMN_VCOL | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
@@ -148,138 +139,19 @@ static bool has_indexed_virtual(const TABLE *table)
   return false;
 }
 
-/* A longer VARCHAR of which InnoDB's rows need not know: one byte says how long its values are up
-   to 127 bytes, and up to 255 if none may be longer. */
-static bool grows_in_innodb(const Field *before, const Column_definition &after, bool redundant)
-{
-  return before->real_type() == MYSQL_TYPE_VARCHAR && after.type_handler() == before->type_handler() &&
-         after.charset == before->charset() && !before->compression_method() && !after.compression_method() &&
-         after.length > before->field_length &&
-         (redundant || before->field_length <= 127 || before->field_length > 255 || after.length <= 255);
-}
-
 bool leaves_rows_out(const Alter_inplace_info *info)
 {
   return info->ignore && (info->handler_flags & (ALTER_ADD_UNIQUE_INDEX | ALTER_ADD_PK_INDEX));
 }
 
-/* With InnoDB the server takes a key for the same whose columns only grew and are whole in it. */
-static bool is_same_key(const KEY &before, const KEY &after, List<Create_field> &columns, bool redundant)
-{
-  if (before.user_defined_key_parts != after.user_defined_key_parts || before.algorithm != after.algorithm ||
-      ((before.flags ^ after.flags) & HA_NOSAME))
-    return false;
-  for (uint i= 0; i < before.user_defined_key_parts; i++)
-  {
-    const KEY_PART_INFO &old= before.key_part[i], &part= after.key_part[i];
-    const Create_field *column= columns.elem(part.fieldnr);
-    /* A key of the beginning of a column has a Field of its own. */
-    const Field *field= column->field;
-    if (!field || field->field_index != old.field->field_index ||
-        ((old.key_part_flag ^ part.key_part_flag) & HA_REVERSE_SORT))
-      return false;
-    if (part.length != old.length && (old.length != field->key_length() || part.length < old.length ||
-                                      !grows_in_innodb(field, *column, redundant)))
-      return false;
-  }
-  return true;
-}
-
-static bool is_named_primary(const KEY &key)
-{
-  return !my_strcasecmp(system_charset_info, key.name.str, primary_key_name.str);
-}
-
-/* The dropped indexes that InnoDB keeps, and the added ones that they are. */
-struct KeptIndexes
-{
-  std::vector<bool> dropped, added;
-
-  KeptIndexes(const TABLE *table, const Alter_inplace_info *info)
-      : dropped(info->index_drop_count), added(info->key_count)
-  {
-    const bool redundant= table->s->row_type == ROW_TYPE_REDUNDANT;
-    uint *const end= info->index_add_buffer + info->index_add_count;
-    for (uint i= 0; i < info->index_drop_count; i++)
-    {
-      const KEY &old= *info->index_drop_buffer[i];
-      uint *const same= std::find_if(info->index_add_buffer, end, [&](uint number) {
-        const KEY &key= info->key_info_buffer[number];
-        return !my_strcasecmp(system_charset_info, old.name.str, key.name.str) &&
-               is_same_key(old, key, info->alter_info->create_list, redundant);
-      });
-      if (same != end)
-        dropped[i]= added[*same]= true;
-    }
-  }
-};
-
-/* A key that can be the primary one: its columns are whole, and never NULL. */
-static bool is_candidate(const KEY &key)
-{
-  const KEY_PART_INFO *const parts= key.key_part, *const end= parts + key.user_defined_key_parts;
-  return (key.flags & HA_NOSAME) && !(key.flags & HA_NULL_PART_KEY) &&
-         std::none_of(parts, end, [](const KEY_PART_INFO &part) { return part.key_part_flag & HA_PART_KEY_SEG; });
-}
-
-/* The flags that indexes may have which go or come, without those that InnoDB keeps. Where no
-   candidate stays, a unique one may be the primary one by any name: then the server says both. */
-static alter_table_operations index_changes_of_innodb(const TABLE *table, const Alter_inplace_info *info)
-{
-  const KeptIndexes kept(table, info);
-  alter_table_operations changes= 0;
-  KEY *const there= table->key_info;
-  auto candidates= std::count_if(there, there + table->s->keys, is_candidate);
-  for (uint i= 0; i < info->index_drop_count; i++)
-  {
-    const KEY &old= *info->index_drop_buffer[i];
-    if (kept.dropped[i])
-      continue;
-    candidates-= is_candidate(old);
-    if (&old == there + table->s->primary_key)
-      changes|= ALTER_DROP_PK_INDEX | ALTER_DROP_UNIQUE_INDEX;
-    else
-      changes|= old.flags & HA_NOSAME ? ALTER_DROP_UNIQUE_INDEX : ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX;
-  }
-  const KEY *const keys= info->key_info_buffer, *const end= keys + info->key_count;
-  const bool has_primary= std::any_of(keys, end, is_named_primary);
-  for (uint i= 0; i < info->index_add_count; i++)
-  {
-    const uint added= info->index_add_buffer[i];
-    const KEY &key= keys[added];
-    if (kept.added[added])
-      continue;
-    if (!(key.flags & HA_NOSAME))
-      changes|= ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX;
-    else if (is_named_primary(key) || (!has_primary && !candidates))
-      changes|= ALTER_ADD_PK_INDEX | ALTER_ADD_UNIQUE_INDEX;
-    else
-      changes|= ALTER_ADD_UNIQUE_INDEX;
-  }
-  return changes;
-}
-
-alter_table_operations wanted_of_innodb(const TABLE *table, const Alter_inplace_info *info)
+alter_table_operations wanted_of_innodb(const Alter_inplace_info *info)
 {
   alter_table_operations wanted= info->handler_flags;
   if ((wanted & ALTER_OPTIONS) && (info->create_info->used_fields & HA_CREATE_USED_ROW_FORMAT))
     wanted|= ALTER_RECREATE_TABLE;
   /* Rows that the new definition refuses are left out, which only a copy does: of InnoDB's kinds it
      is one that copies. */
-  if (leaves_rows_out(info))
-    return wanted | ALTER_STORED_COLUMN_TYPE;
-  List_iterator_fast<Create_field> created(info->alter_info->create_list);
-  if (!(wanted & ALTER_STORED_COLUMN_TYPE))
-    return wanted;
-  while (const Create_field *column= created++)
-    if (column->field && column->field->stored_in_db() && !column->field->is_equal(*column) &&
-        !grows_in_innodb(column->field, *column, table->s->row_type == ROW_TYPE_REDUNDANT))
-      return wanted;
-  wanted= (wanted & ~ALTER_STORED_COLUMN_TYPE) | ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE;
-  wanted&= ~CHANGED_INDEXES | index_changes_of_innodb(table, info);
-  /* The server says this of every indexed virtual column beside a change of a type; else it is
-     about a virtual column. */
-  return wanted & CHANGES_OF_VALUES ? wanted : wanted & ~ALTER_COLUMN_VCOL;
+  return leaves_rows_out(info) ? wanted | ALTER_STORED_COLUMN_TYPE : wanted;
 }
 
 bool may_rebuild_in_innodb(alter_table_operations wanted)
@@ -338,14 +210,13 @@ static bool has_grown_long(const KEY &key, const Alter_inplace_info *info)
 
 /* Some index is new whose entries, in InnoDB with the primary key, have a column that has grown
    so: the ones that are there need not know it. */
-static bool relearns_lengths(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info)
+static bool relearns_lengths(const TABLE *altered, const Alter_inplace_info *info)
 {
-  const KeptIndexes kept(table, info);
   const uint primary= altered->s->primary_key;
   const bool primary_grew= primary < MAX_KEY && has_grown_long(info->key_info_buffer[primary], info);
   uint *const end= info->index_add_buffer + info->index_add_count;
   return std::any_of(info->index_add_buffer, end, [&](uint added) {
-    return !kept.added[added] && (primary_grew || has_grown_long(info->key_info_buffer[added], info));
+    return primary_grew || has_grown_long(info->key_info_buffer[added], info);
   });
 }
 
@@ -372,7 +243,7 @@ ha_inkstone::Reserved ha_inkstone::reserved_after(alter_table_operations wanted,
   /* Then it opens the table anew, as behind a restart. */
   const bool rebuilt= !instant && (wanted & (REBUILDS | COLUMNS_OF_ROWS));
   return (wanted & (ALTER_ADD_VIRTUAL_COLUMN | ALTER_DROP_VIRTUAL_COLUMN)) ||
-                 ((has_virtual(altered) || relearns_lengths(table, altered, info)) && !rebuilt)
+                 ((has_virtual(altered) || relearns_lengths(altered, info)) && !rebuilt)
              ? FORGOTTEN
              : KEPT;
 }
@@ -460,7 +331,7 @@ int ha_inkstone::alter_counter(const TABLE *altered, const Alter_inplace_info *i
   if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
     if (int failed= lower_auto_increment(info->create_info->auto_increment_value))
       return failed;
-  switch (reserved_after(wanted_of_innodb(table, info), altered, info))
+  switch (reserved_after(wanted_of_innodb(info), altered, info))
   {
   case NOTED:
     /* A copy gets the table's counter, each of its partitions, and counts the rows: that may be

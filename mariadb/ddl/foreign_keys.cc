@@ -442,6 +442,20 @@ static int refuse_needed_index(THD *thd, const std::string &name, const ForeignK
   return 0;
 }
 
+int find_referring_columns(THD *thd, const std::string &name, std::vector<std::string> *columns)
+{
+  ForeignKeys keys, to;
+  if (int failed= foreign_keys_of(thd, name, &keys))
+    return failed;
+  if (int failed= foreign_keys_to(thd, name, &to))
+    return failed;
+  for (const ForeignKey &key : keys)
+    columns->insert(columns->end(), key.columns.begin(), key.columns.end());
+  for (const ForeignKey &key : to)
+    columns->insert(columns->end(), key.parent_columns.begin(), key.parent_columns.end());
+  return 0;
+}
+
 int refuse_altered_foreign_keys(THD *thd, const std::string &name, const TABLE *altered,
                                 const Alter_inplace_info *info)
 {

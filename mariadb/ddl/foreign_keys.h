@@ -10,6 +10,8 @@
     be, with an error or a number that the server shows. */
 int foreign_keys_for(THD *thd, const std::string &name, const TABLE *form, const HA_CREATE_INFO *info,
                      ForeignKeys *keys);
+/** The columns of a table that foreign keys have, its own ones and those that refer to it. */
+int find_referring_columns(THD *thd, const std::string &name, std::vector<std::string> *columns);
 /** Why an ALTER in place must not be, said to the session; 0: it may. */
 int refuse_altered_foreign_keys(THD *thd, const std::string &name, const TABLE *altered,
                                 const Alter_inplace_info *info);

@@ -59,7 +59,7 @@ int ha_inkstone::open(const char *name, int, uint)
     if (int failed= access.share->open(ha_thd(), name, table->s))
       return failed;
     codec.init(table, access.share->key_room());
-    codec.use_order(table, access.share->column_order(), access.share->opened());
+    codec.use_layout(table, access.share->row_layout(), access.share->opened());
     if (is_outdated())
       hide_outdated_indexes();
   }
@@ -212,7 +212,7 @@ int ha_inkstone::refuse_lock(THD *thd, int lock_type)
    handler has open. */
 void ha_inkstone::begin_statement()
 {
-  codec.use_order(table, access.share->column_order(), access.share->opened());
+  codec.use_layout(table, access.share->row_layout(), access.share->opened());
   forget_pruned(table);
   is_change_noted= false;
 }

@@ -133,6 +133,9 @@ public:
   enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered,
                                                              Alter_inplace_info *info) override;
   bool check_if_incompatible_data(HA_CREATE_INFO *info, uint table_changes) override;
+  bool can_convert_nocopy(const Field &field, const Column_definition &after) const override;
+  Compare_keys compare_key_parts(const Field &field, const Column_definition &after, const KEY_PART_INFO &old_part,
+                                 const KEY_PART_INFO &new_part) const override;
   bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
   bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
   bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
@@ -159,8 +162,9 @@ private:
   friend class BulkInsert;
 
   /* ddl/alter.cc */
-  int find_added(TABLE *altered, Alter_inplace_info *info, std::vector<AddedColumn> *added);
-  std::vector<uint16> altered_order(const TABLE *altered, Alter_inplace_info *info) const;
+  int find_added(TABLE *altered, Alter_inplace_info *info, std::vector<RowLayout::Addition> *added);
+  RowLayout altered_layout(const TABLE *altered, Alter_inplace_info *info,
+                           const std::vector<RowLayout::Addition> &added) const;
   bool build_indexes(TABLE *altered, Alter_inplace_info *info, AlterContext &context);
   int commit_altered(const std::vector<AlterContext *> &contexts, TABLE *altered, Alter_inplace_info *info);
 

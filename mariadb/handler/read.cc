@@ -31,7 +31,7 @@ int ha_inkstone::fill(ink_slice key, ink_slice row, uchar *record)
   note_row_id(key);
   const MY_BITMAP *wanted= reads_all_columns() ? nullptr : table->read_set;
   if (codec.clustered.restore(key, record) &&
-      codec.rows.get(row, access.share->added_columns(), wanted, record))
+      codec.rows.get(row, wanted, record))
     return 0;
   sql_print_error("Inkstone: a row of table %s cannot be read; run CHECK TABLE",
                   access.share->name.c_str());

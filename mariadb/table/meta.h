@@ -18,11 +18,14 @@
      "statistics"  what ANALYZE found: rows, and for each index its name and columns, and how many
                    different values its first 1, 2, ... parts have (statistics.cc; numbers are 8
                    bytes big-endian)
-     "order"       where rows have another order of columns than the table: the places of the stored
-                   columns in the table, 2 bytes big-endian each, in the order of rows; empty or
-                   none: the table's
-     "added"       columns that old rows lack: for each a byte (1: NULL), and if not NULL its length
-                   (4 bytes big-endian) and packed bytes
+     "columns"     where rows have their columns, if not all of them as the table has (see
+                   RowLayout::encode): of each place which stored column of the table, how older rows
+                   have it packed, and what rows that lack it hold
+     "order", "added"
+                   what "columns" was before: which stored columns come first in rows (2 bytes
+                   big-endian each; empty or none: as in the table); of those that old rows lack a
+                   byte (1: NULL), and if not NULL the length (4 bytes big-endian) and packed bytes.
+                   A table that has "columns" has an order that no older plugin takes.
 
    Counters are written in a transaction of their own before the rows that use them, without waiting
    for the disk: commits are durable in order. */
@@ -64,11 +67,5 @@ int meta_get(THD *thd, const ink_tree *meta, ink_slice name, std::vector<uchar> 
 int meta_put_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 number);
 /** 0 if there is none. */
 int meta_get_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 *number);
-
-std::vector<uchar> encode_added(const std::vector<AddedColumn> &added);
-std::vector<uchar> encode_order(const std::vector<uint16> &order);
-/** False: it is none of so many columns. */
-bool decode_order(const std::vector<uchar> &bytes, size_t columns, std::vector<uint16> *order);
-bool decode_added(const std::vector<uchar> &bytes, std::vector<AddedColumn> *added);
 
 #endif

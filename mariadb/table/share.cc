@@ -123,23 +123,20 @@ int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CU
 {
   /* What the facts below lend out. */
   std::vector<std::vector<uchar>> values;
-  values.reserve(3 * changes.size());
+  values.reserve(2 * changes.size());
   std::vector<MetaFacts> tables;
   for (const Change &change : changes)
   {
     std::lock_guard<std::mutex> latch(change.share->mutex);
-    std::vector<AddedColumn> added= change.share->added;
-    added.insert(added.end(), change.more->begin(), change.more->end());
-    values.push_back(encode_added(added));
+    values.push_back(change.layout->encode());
     const std::vector<uchar> &columns= values.back();
     values.push_back(change.plan->encode());
     const std::vector<uchar> &steps= values.back();
-    values.push_back(encode_order(*change.order));
-    const std::vector<uchar> &order= values.back();
     tables.push_back({change.share->meta,
                       {{INK_STR("version"), {version.str, version.length}},
-                       {INK_STR("added"), slice_of(columns)},
-                       {INK_STR("order"), slice_of(order)},
+                       {INK_STR("columns"), slice_of(columns)},
+                       {INK_STR("order"), change.layout->is_plain() ? ink_slice() : INK_STR("columns")},
+                       {INK_STR("added"), ink_slice()},
                        {INK_STR("plan"), slice_of(steps)}}});
   }
   int failed= meta_put_all(thd, tables, INK_SYNC);
@@ -188,18 +185,20 @@ int TableShare::find_trees(THD *thd, const TABLE_SHARE *definition)
 /* Which columns rows have. */
 int TableShare::read_columns(THD *thd, const TABLE_SHARE *definition)
 {
-  std::vector<uchar> bytes;
+  std::vector<uchar> columns, order, added;
   size_t stored= 0;
   for (Field **field= definition->field; *field; field++)
     stored+= (*field)->stored_in_db();
-  if (int failed= meta_get(thd, meta, INK_STR("order"), &bytes))
-    return failed;
-  if (!decode_order(bytes, stored, &order))
+  for (const auto &fact : {std::make_pair(INK_STR("columns"), &columns), std::make_pair(INK_STR("order"), &order),
+                           std::make_pair(INK_STR("added"), &added)})
+    if (int failed= meta_get(thd, meta, fact.first, fact.second))
+      return failed;
+  std::shared_ptr<RowLayout> found= std::make_shared<RowLayout>();
+  if (!(columns.empty() ? found->decode_order(order, added, stored) : found->decode(columns, stored)))
     return other_definition(thd, name,
                             "has " + std::to_string(stored) + " stored columns, and rows have another number");
-  if (int failed= meta_get(thd, meta, INK_STR("added"), &bytes))
-    return failed;
-  return decode_added(bytes, &added) ? 0 : HA_ERR_CRASHED;
+  layout= found;
+  return 0;
 }
 
 int TableShare::read_meta(THD *thd, const TABLE_SHARE *definition)

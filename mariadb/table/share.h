@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What all open handlers of a table share: the engine's table, the counters for hidden row ids and
-   AUTO_INCREMENT, what added columns hold in old rows, and statistics. */
+   AUTO_INCREMENT, where rows have their columns, and statistics. */
 #ifndef INKSTONE_SHARE_H
 #define INKSTONE_SHARE_H
 
@@ -10,6 +10,7 @@
 #include "table/meta.h"
 #include "table/statistics.h"
 #include <atomic>
+#include <memory>
 #include <mutex>
 
 class TableShare : public Handler_share
@@ -32,8 +33,7 @@ public:
   {
     TableShare *share;
     const AlterPlan *plan;
-    const std::vector<AddedColumn> *more;
-    const std::vector<uint16> *order;
+    const RowLayout *layout;
   };
   /** Commits an ALTER in place, of all these tables or of none: notes the new definition and
       carries out the plans. */
@@ -54,10 +54,9 @@ public:
       row's entries are inserted, as InnoDB does it: of several that refuse it the first one is
       named, and its row replaced. */
   const std::vector<uint> &indexes_by_age() const { return by_age; }
-  const std::vector<AddedColumn> &added_columns() const { return added; }
-  /** The order of columns in rows, and how often the table was opened: with each time it may be
-      another. */
-  const std::vector<uint16> &column_order() const { return order; }
+  /** Where rows have their columns, and how often the table was opened: with each time it may be
+      elsewhere. */
+  const std::shared_ptr<const RowLayout> &row_layout() const { return layout; }
   uint opened() const { return times_opened; }
 
   /** The next `count` hidden row ids; the first of them. */
@@ -104,8 +103,7 @@ private:
   std::vector<uint> by_age;
   uint64 images;
   KeyRoom room;
-  std::vector<AddedColumn> added;
-  std::vector<uint16> order;
+  std::shared_ptr<const RowLayout> layout;
   uint times_opened;
   uint64 next_row_id, row_ids_noted;
   Counter counter;

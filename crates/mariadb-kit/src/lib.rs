@@ -3,6 +3,7 @@
 //! A matching server, its headers and its test suite come from Debian's packages, unpacked under
 //! `target/mariadb`; nothing is installed ([docs/mariadb.md](../../../docs/mariadb.md)).
 
+mod alter_matrix;
 mod apt;
 mod bench;
 mod client;

@@ -8,7 +8,9 @@ use super::plugin::Plugin;
 use super::server::Server;
 use super::tree::{Configuration, Tree};
 use super::watching;
-use super::{idle, import, kills, missing, online, read_only, shutdown, wrong_indexes};
+use super::{
+    alter_matrix, idle, import, kills, missing, online, read_only, shutdown, wrong_indexes,
+};
 use inkstone_testkit::build::Result;
 use std::io::Read;
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -71,6 +73,7 @@ fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
     check_status(&server)?;
     watching::check(&server)?;
     idle::check(&server)?;
+    alter_matrix::check(&server)?;
     online::check(&server)?;
     kills::check(&server)?;
     check_refusals(&server)?;

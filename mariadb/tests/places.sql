@@ -1,0 +1,97 @@
+# Columns that are dropped, added, longer or may be NULL from now on: rows of every age are read.
+CREATE TABLE t (id INT PRIMARY KEY, a INT NOT NULL, b VARCHAR(20) CHARACTER SET latin1, c CHAR(80) CHARACTER SET utf8mb3 NOT NULL,
+  d DECIMAL(10,3), e ENUM('x','y','z') NOT NULL, f TEXT, g BIT(11), h DATETIME(3) NOT NULL, i DOUBLE, v INT AS (a + 1) VIRTUAL,
+  w INT AS (a + 2) STORED, KEY kb (b), KEY ke (e, id)) ENGINE=Inkstone;
+INSERT INTO t (id, a, b, c, d, e, f, g, h, i)
+  SELECT seq, seq * 7, IF(seq % 5, CONCAT('b', seq), NULL), CONCAT('ö', seq), IF(seq % 3, seq / 8, NULL), 1 + seq % 3,
+    IF(seq % 4, REPEAT('f', seq * 100 % 5000), NULL), seq, '2026-01-01 10:00:00' + INTERVAL seq SECOND, seq / 3 FROM seq_1_to_40;
+ALTER TABLE t DROP COLUMN d, ALGORITHM=INSTANT;
+INSERT INTO t (id, a, b, c, e, f, g, h, i) VALUES (101, 1, NULL, 'after d', 'y', 'F', b'101', '2026-02-02', 1), (102, 2, 'B', 'too', 'z', NULL, NULL, '2026-02-03', NULL);
+SELECT id, a, b, c, e, LENGTH(f), HEX(g), h, i, v, w FROM t ORDER BY id;
+ALTER TABLE t ADD COLUMN d INT NOT NULL DEFAULT 77 AFTER a, DROP COLUMN f;
+INSERT INTO t (id, a, d, c, e, h) VALUES (201, 1, 3, 'second', 'x', '2026-03-03');
+SELECT id, a, d, b, c, e, HEX(g), h, i, v, w FROM t WHERE id % 7 = 3 OR id > 100 ORDER BY id;
+ALTER TABLE t MODIFY a INT NULL, MODIFY h DATETIME(3) NULL;
+INSERT INTO t (id, a, d, c, e, h) VALUES (301, NULL, 4, 'nulls', 'x', NULL);
+UPDATE t SET i = 99 WHERE id IN (2, 101, 201);
+SELECT id, a, d, b, c, e, HEX(g), h, i, v, w FROM t WHERE id % 7 = 2 OR id > 100 ORDER BY id;
+ALTER TABLE t MODIFY b VARCHAR(250) CHARACTER SET latin1, ALGORITHM=INSTANT;
+ALTER TABLE t MODIFY b VARCHAR(300) CHARACTER SET latin1;
+INSERT INTO t (id, a, b, c, e) VALUES (401, 5, REPEAT('L', 290), 'long', 'z');
+SELECT id, a, b, c FROM t FORCE INDEX (kb) WHERE b LIKE 'b1%' OR b LIKE 'L%' ORDER BY id;
+ALTER TABLE t MODIFY c CHAR(80) CHARACTER SET utf8mb4 NOT NULL, ALGORITHM=INSTANT;
+INSERT INTO t (id, a, b, c, e) VALUES (501, 6, 'b6', '😀 smile', 'z');
+SELECT id, a, d, b, c, CHAR_LENGTH(c), e, v, w FROM t WHERE id % 9 = 1 OR id > 100 ORDER BY id;
+ALTER TABLE t DROP COLUMN w, DROP COLUMN g, MODIFY i DOUBLE FIRST;
+ALTER TABLE t DROP COLUMN d, ADD COLUMN d VARCHAR(10) NOT NULL DEFAULT 'again' FIRST;
+ALTER TABLE t MODIFY d VARCHAR(120) NOT NULL DEFAULT 'again', ALGORITHM=INSTANT;
+INSERT INTO t (id, a, b, c, e) VALUES (598, 6, 'b6', 'before', 'z');
+ALTER TABLE t MODIFY d VARCHAR(400) NOT NULL DEFAULT 'again', ALGORITHM=INSTANT;
+INSERT INTO t (id, a, b, c, e, d) VALUES (599, 6, 'b6', 'between', 'z', REPEAT('d', 390));
+ALTER TABLE t MODIFY d VARCHAR(400) NULL DEFAULT 'never';
+INSERT INTO t (id, a, b, c, e) VALUES (601, 6, 'b6', 'last', 'z');
+SELECT * FROM t ORDER BY id;
+DELETE FROM t WHERE id % 2;
+UPDATE t SET a = a + 1, d = CONCAT(d, id) WHERE id % 4 = 0;
+SELECT * FROM t ORDER BY id;
+ALTER TABLE t ADD INDEX kd (d), ADD INDEX kc (c(5)), ADD INDEX ka (a, i);
+SELECT id FROM t FORCE INDEX (kd) WHERE d LIKE 'again%' ORDER BY id;
+SELECT id FROM t FORCE INDEX (ka) WHERE a > 100 ORDER BY a, id;
+CHECK TABLE t EXTENDED;
+# A column of an index, and one of several.
+ALTER TABLE t DROP COLUMN e;
+SHOW CREATE TABLE t;
+CHECK TABLE t EXTENDED;
+CREATE TABLE u LIKE t;
+INSERT INTO u SELECT * FROM t;
+SELECT COUNT(*) FROM t NATURAL JOIN u;
+ALTER TABLE t FORCE;
+CHECK TABLE t;
+SELECT * FROM t ORDER BY id;
+DROP TABLE t, u;
+
+# No primary key; and one of bytes that grows.
+CREATE TABLE t (a INT NOT NULL, b INT, c VARCHAR(10)) ENGINE=Inkstone;
+INSERT INTO t VALUES (1, 10, 'a'), (2, NULL, NULL);
+ALTER TABLE t DROP COLUMN b;
+INSERT INTO t VALUES (3, 'c');
+ALTER TABLE t MODIFY a INT NULL, ADD COLUMN b INT DEFAULT 5;
+INSERT INTO t VALUES (NULL, 'd', 6);
+SELECT * FROM t ORDER BY c;
+ALTER TABLE t DROP COLUMN a, DROP COLUMN b;
+SELECT * FROM t ORDER BY c;
+DROP TABLE t;
+CREATE TABLE t (k VARBINARY(20), n INT, a INT, PRIMARY KEY (k, n), KEY (a, k)) ENGINE=Inkstone;
+INSERT INTO t VALUES ('a\0b', 1, 2), ('', 2, 3), ('zz', 1, 1);
+ALTER TABLE t MODIFY k VARBINARY(300);
+INSERT INTO t VALUES (REPEAT('k', 299), 1, 2);
+SELECT HEX(LEFT(k, 5)), LENGTH(k), n, a FROM t ORDER BY k, n;
+SELECT HEX(LEFT(k, 5)), LENGTH(k), a FROM t FORCE INDEX (a) ORDER BY a, k;
+SELECT n, a FROM t WHERE k = 'a\0b';
+CHECK TABLE t EXTENDED;
+DROP TABLE t;
+
+# Partitions; what a transaction and a savepoint bring back.
+CREATE TABLE t (id INT, a INT NOT NULL, b VARCHAR(5) DEFAULT 'b', PRIMARY KEY (id)) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 3;
+INSERT INTO t SELECT seq, seq, 'x' FROM seq_1_to_9;
+ALTER TABLE t DROP COLUMN a, ADD COLUMN c INT DEFAULT 3;
+INSERT INTO t (id) VALUES (10), (11);
+ALTER TABLE t MODIFY b VARCHAR(50) DEFAULT 'bb';
+INSERT INTO t (id) VALUES (12);
+START TRANSACTION;
+UPDATE t SET c = id WHERE id < 5;
+SAVEPOINT s;
+DELETE FROM t WHERE id > 6;
+ROLLBACK TO s;
+SELECT * FROM t ORDER BY id;
+ROLLBACK;
+SELECT * FROM t ORDER BY id;
+CHECK TABLE t EXTENDED;
+CREATE TABLE p (id INT PRIMARY KEY, b VARCHAR(50) DEFAULT 'bb', c INT DEFAULT 3) ENGINE=Inkstone;
+INSERT INTO p VALUES (3, 'p', 1);
+ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE p;
+SELECT * FROM p ORDER BY id;
+SELECT * FROM t ORDER BY id;
+ALTER TABLE p DROP COLUMN c;
+SELECT * FROM p ORDER BY id;
+DROP TABLE t, p;
