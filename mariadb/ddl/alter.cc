@@ -14,6 +14,9 @@
    of the plan. What is left under a name of BUILDING then is of an ALTER that did not happen, and
    is dropped (TableShare::drop_unfinished).
 
+   What changes entries of indexes that stay, or the primary key, makes the table anew in another one
+   of the engine, beside writers, which takes its name in the end (ddl/rebuild.h).
+
    Partitions are altered by handlers of their own, and the first one commits for all, in one
    transaction. */
 #include "ddl/alter.h"
@@ -64,14 +67,19 @@ static bool same_primary_key(const TABLE *before, const TABLE *after,
   return true;
 }
 
+/* A default that is made of the row's other columns, or that is another one each time. */
+static bool differs_by_row(const Field *field)
+{
+  return field->default_value->flags & ~uint(VCOL_SESSION_FUNC | VCOL_TIME_FUNC);
+}
+
 /* A column that old rows lack: what it holds in them must be a constant that is known now. */
 static bool has_constant_default(const Field *field)
 {
   if (field->vcol_info || (field->flags & AUTO_INCREMENT_FLAG) ||
-      field->unireg_check == Field::NEXT_NUMBER || field->has_default_now_unireg_check() ||
-      field->vers_sys_field())
+      field->unireg_check == Field::NEXT_NUMBER || field->vers_sys_field())
     return false;
-  return !field->default_value || field->default_value->expr->const_item();
+  return !field->default_value || !differs_by_row(field);
 }
 
 /* What a default is that was not converted, or from a time to a day. InnoDB copies for all others,
@@ -96,8 +104,7 @@ static bool takes_values_by_copying(const TABLE *altered, const Alter_inplace_in
   {
     const Field *field= altered->field[i];
     if (column->field ? becomes_present(column->field, field)
-                      : field->stored_in_db() && field->default_value &&
-                            (field->default_value->flags & ~uint(VCOL_SESSION_FUNC | VCOL_TIME_FUNC)))
+                      : field->stored_in_db() && field->default_value && differs_by_row(field))
       return true;
   }
   return false;
@@ -126,10 +133,8 @@ static bool indexes_old_columns(const TABLE *altered, Alter_inplace_info *info,
 {
   for (uint i= 0; i < info->index_add_count; i++)
   {
-    const KEY &named= info->key_info_buffer[info->index_add_buffer[i]];
-    const KEY *key= find_key(altered, named.name);
-    if (!key || (key->flags & (HA_FULLTEXT | HA_SPATIAL)) ||
-        key->algorithm == HA_KEY_ALG_LONG_HASH || !strcmp(named.name.str, META_TREE))
+    const KEY *key= find_key(altered, info->key_info_buffer[info->index_add_buffer[i]].name);
+    if (!key)
       return false;
     for (uint part= 0; part < key->user_defined_key_parts; part++)
     {
@@ -141,6 +146,16 @@ static bool indexes_old_columns(const TABLE *altered, Alter_inplace_info *info,
   return true;
 }
 
+/* Of the others the server itself looks for duplicates, or CREATE refuses them. */
+static bool has_own_indexes(const TABLE *altered)
+{
+  const KEY *const keys= altered->key_info, *const end= keys + altered->s->keys;
+  return std::all_of(keys, end, [](const KEY &key) {
+    return !(key.flags & (HA_FULLTEXT | HA_SPATIAL)) && key.algorithm != HA_KEY_ALG_LONG_HASH &&
+           !key.without_overlaps && strcmp(key.name.str, META_TREE);
+  });
+}
+
 /* A copy looks at constraints of added columns. */
 static bool adds_checks(const TABLE *altered, const std::vector<Field *> &columns)
 {
@@ -150,27 +165,44 @@ static bool adds_checks(const TABLE *altered, const std::vector<Field *> &column
   return false;
 }
 
-/* Old rows can be read where columns are dropped, may be NULL now or are longer, and no entry of an
-   index is another one then: those say of a column that may be NULL whether it is, and have values
+/* Whether the old column's packed values can be read as the new one's, and an index's entries that
+   have it stay as they are: those say of a column that may be NULL whether it is, and have values
    of texts with their length. */
-static bool keeps_rows_readable(const TABLE *table, const TABLE *altered, const std::vector<Field *> &columns)
+struct Readable
 {
+  bool rows, entries;
+
+  Readable(const Field *before, const Field *after)
+  {
+    Packing packing, new_packing;
+    const bool known= Packing::of(before, &packing);
+    if (!after)
+    {
+      rows= known && !(before->flags & AUTO_INCREMENT_FLAG);
+      entries= true;
+      return;
+    }
+    rows= Packing::of(after, &new_packing) == known && (known || packing == new_packing) &&
+          !(packing.is_nullable && !new_packing.is_nullable);
+    entries= packing == new_packing || !((before->flags | after->flags) & PART_KEY_FLAG);
+  }
+};
+
+/* Of all columns. */
+static Readable keep_readable(const TABLE *table, const TABLE *altered, const std::vector<Field *> &columns)
+{
+  Readable all(table->field[0], table->field[0]);
+  all.rows= all.entries= true;
   for (Field **field= table->field; *field; field++)
   {
     if (!(*field)->stored_in_db())
       continue;
     const auto found= std::find(columns.begin(), columns.end(), *field);
-    const Field *after= found == columns.end() ? nullptr : altered->field[found - columns.begin()];
-    Packing packing, new_packing;
-    const bool known= Packing::of(*field, &packing);
-    if (!after ? !known || ((*field)->flags & AUTO_INCREMENT_FLAG)
-               : Packing::of(after, &new_packing) != known || (!known && !(packing == new_packing)))
-      return false;
-    if (after && !(packing == new_packing) &&
-        ((packing.is_nullable && !new_packing.is_nullable) || (((*field)->flags | after->flags) & PART_KEY_FLAG)))
-      return false;
+    const Readable each(*field, found == columns.end() ? nullptr : altered->field[found - columns.begin()]);
+    all.rows= all.rows && each.rows;
+    all.entries= all.entries && each.entries;
   }
-  return true;
+  return all;
 }
 
 /* What foreign keys say of a column that is dropped the server knows where it copies. */
@@ -240,7 +272,6 @@ Compare_keys ha_inkstone::compare_key_parts(const Field &field, const Column_def
 enum_alter_inplace_result
 ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
 {
-  const alter_table_operations wanted= info->handler_flags;
   const alter_table_operations of_innodb= wanted_of_innodb(info);
   /* The table is open and not locked: a partition may know another connection, that had it last. */
   if (use_session(ha_thd()))
@@ -265,34 +296,52 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   if (info->error_if_not_empty || leaves_rows_out(info) || refused_option(thd(), info->create_info) ||
       table->s->tmp_table != NO_TMP_TABLE || altered->versioned() != table->versioned() || altered->s->long_unique_table)
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  enum_alter_inplace_result way;
   try
   {
-    if (alters_pages(thd(), table, info->create_info))
-      return HA_ALTER_INPLACE_NOT_SUPPORTED;
-    const std::vector<Field *> columns= old_columns(info);
-    /* Defaults come first: what InnoDB warns of, which makes more tables anew in place, is said
-       where the server copies here, too. */
-    if (columns.size() != altered->s->fields ||
-        (may_rebuild_in_innodb(of_innodb) && !adds_constants(altered, columns)) ||
-        (wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | CHANGES_OF_PLACES | ALTER_PARTITIONED)) ||
-        !same_primary_key(table, altered, columns) || !indexes_old_columns(altered, info, columns) ||
-        !keeps_rows_readable(table, altered, columns) ||
-        ((wanted & ALTER_DROP_STORED_COLUMN) && drops_referring(thd(), access.share->name, table, columns)) ||
-        access.share->row_layout()->places.size() + altered->s->fields > RowLayout::PLACES_MAX ||
-        (reserved_after(of_innodb, altered, info) == NOTED && adds_checks(altered, columns)))
-      return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    way= alters_pages(thd(), table, info->create_info) ? HA_ALTER_INPLACE_NOT_SUPPORTED : way_to_alter(altered, info);
   }
   catch (const std::bad_alloc &)
   {
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
+  if (way == HA_ALTER_INPLACE_NOT_SUPPORTED)
+    return way;
+  is_made_anew= way == HA_ALTER_INPLACE_COPY_NO_LOCK;
   if (int refused= refuse_altered_foreign_keys(thd(), access.share->name, altered, info))
   {
     if (!thd()->is_error())
       print_error(refused, MYF(0));
     return HA_ALTER_ERROR;
   }
-  return info->index_add_count ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
+  return way;
+}
+
+/* The way that does least. */
+enum_alter_inplace_result ha_inkstone::way_to_alter(const TABLE *altered, Alter_inplace_info *info)
+{
+  const alter_table_operations wanted= info->handler_flags, of_innodb= wanted_of_innodb(info);
+  const std::vector<Field *> columns= old_columns(info);
+  /* Defaults come first: what InnoDB warns of, which makes more tables anew in place, is said where
+     the server copies here, too. */
+  if (columns.size() != altered->s->fields ||
+      (may_rebuild_in_innodb(of_innodb) && !adds_constants(const_cast<TABLE *>(altered), columns)))
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  const Readable readable= keep_readable(table, altered, columns);
+  if ((wanted & ~(NO_CHANGE_OF_ROWS | INDEX_CHANGES | CHANGES_OF_PLACES | MAKES_ANEW | ALTER_PARTITIONED)) ||
+      !readable.rows || !has_own_indexes(altered) ||
+      ((wanted & ALTER_DROP_STORED_COLUMN) && drops_referring(thd(), access.share->name, table, columns)) ||
+      (reserved_after(of_innodb, altered, info) == NOTED && adds_checks(altered, columns)))
+    return HA_ALTER_INPLACE_NOT_SUPPORTED;
+  const bool stays= !(wanted & MAKES_ANEW) && readable.entries && same_primary_key(table, altered, columns) &&
+                    indexes_old_columns(altered, info, columns) &&
+                    access.share->row_layout()->places.size() + altered->s->fields <= RowLayout::PLACES_MAX;
+  if (stays)
+    return info->index_add_count ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
+  /* Rows that lose their primary key get ids that no writer beside the ALTER could know. */
+  const bool loses_key= altered->s->primary_key >= MAX_KEY && !codec.hidden_row_id();
+  return loses_key || altered->versioned() || access.share->is_discarded() ? HA_ALTER_INPLACE_NOT_SUPPORTED
+                                                                          : HA_ALTER_INPLACE_COPY_NO_LOCK;
 }
 
 /* Whether EXCHANGE PARTITION is about tables whose rows lie by different keys, of which the server
@@ -336,18 +385,9 @@ static bool report(THD *thd, handler *handler, int failed)
   return failed != 0;
 }
 
-bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
+/* Indexes that go, get other names, or come. */
+static void plan_indexes(const Alter_inplace_info *info, AlterContext *context)
 {
-  AlterContext *context= new (thd()->mem_root) AlterContext(this);
-  info->handler_ctx= context;
-  if (!context)
-    return report(thd(), this, HA_ERR_OUT_OF_MEM);
-  /* Defaults are of rows to come, and a check that goes looks at none: as in InnoDB, no transaction
-     that has changed rows is waited for. */
-  const bool concerns_rows=
-      info->handler_flags & ~(ALTER_COLUMN_DEFAULT | ALTER_DROP_CHECK_CONSTRAINT);
-  if (int failed= concerns_rows ? wait_for_prepared(thd(), {access.share->name}) : 0)
-    return report(thd(), this, failed);
   for (uint i= 0; i < info->index_drop_count; i++)
     context->plan.drop(info->index_drop_buffer[i]->name.str);
   for (const auto &pair : info->rename_keys)
@@ -360,6 +400,22 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
     context->built.push_back(name);
     context->plan.rename(BUILDING + name, name);
   }
+}
+
+bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
+{
+  AlterContext *context= new (thd()->mem_root) AlterContext(this);
+  info->handler_ctx= context;
+  if (!context)
+    return report(thd(), this, HA_ERR_OUT_OF_MEM);
+  /* Defaults are of rows to come, and a check that goes looks at none: as in InnoDB, no transaction
+     that has changed rows is waited for. */
+  const bool concerns_rows=
+      info->handler_flags & ~(ALTER_COLUMN_DEFAULT | ALTER_DROP_CHECK_CONSTRAINT);
+  if (int failed= concerns_rows ? wait_for_prepared(thd(), {access.share->name}) : 0)
+    return report(thd(), this, failed);
+  if (!is_made_anew)
+    plan_indexes(info, context);
   List_iterator_fast<Alter_drop> dropped(info->alter_info->drop_list);
   while (const Alter_drop *drop= dropped++)
     if (drop->type == Alter_drop::FOREIGN_KEY)
@@ -370,9 +426,11 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
       context->plan.rename_column(column->field->field_name.str, column->field_name.str);
   std::vector<RowLayout::Addition> added;
   int failed= find_added(altered, info, &added);
-  if (!failed)
+  if (!failed && !is_made_anew)
     context->layout= altered_layout(altered, info, added);
-  if (!failed && !context->built.empty())
+  if (!failed && is_made_anew)
+    failed= begin_rebuild(altered, info, old_columns(info), &context->build);
+  else if (!failed && !context->built.empty())
     failed= track_writers(&context->build);
   return report(thd(), this, failed);
 }
@@ -434,6 +492,11 @@ int ha_inkstone::find_added(TABLE *altered, Alter_inplace_info *info,
       if (failed)
         return HA_ERR_GENERIC;
     }
+    else if (field->has_default_now_unireg_check())
+    {
+      field->set_notnull();
+      field->set_time();
+    }
     AddedColumn column;
     column.null= field->real_maybe_null() && field->is_null();
     packed.clear();
@@ -448,6 +511,8 @@ int ha_inkstone::find_added(TABLE *altered, Alter_inplace_info *info,
 bool ha_inkstone::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
   AlterContext *context= static_cast<AlterContext *>(info->handler_ctx);
+  if (context->build.rebuild)
+    return report(thd(), this, fill_rebuilt(&context->build));
   if (context->built.empty())
     return false;
   thd_progress_init(thd(), static_cast<uint>(context->built.size()));
@@ -478,6 +543,8 @@ bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info 
     return false;
   if (!commit)
   {
+    if (context->build.rebuild && !context->build.rebuild->made.name.empty())
+      ink_drop_table(database, slice_of(context->build.rebuild->made.name), nullptr);
     for (const std::string &name : context->built)
     {
       const std::string tree= BUILDING + name;
@@ -513,11 +580,12 @@ int ha_inkstone::commit_altered(const std::vector<AlterContext *> &contexts, TAB
   {
     ha_inkstone *handler= context->handler;
     handler->scan.close();
-    if (!failed && !context->built.empty())
+    Rebuild *const rebuild= context->build.rebuild.get();
+    if (!failed && (rebuild || !context->built.empty()))
       failed= handler->complete_build(&context->build);
     if (!failed && table->found_next_number_field)
       failed= handler->alter_counter(altered, info);
-    changes.push_back({handler->access.share, &context->plan, &context->layout});
+    changes.push_back({handler->access.share, &context->plan, &context->layout, rebuild ? &rebuild->made : nullptr});
   }
   return failed ? failed
                 : TableShare::alter(thd(), changes, altered->s->tabledef_version, altered->s);

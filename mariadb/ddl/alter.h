@@ -23,6 +23,9 @@ static const alter_table_operations INDEX_CHANGES=
     ALTER_ADD_INDEX | ALTER_DROP_INDEX | ALTER_RENAME_INDEX | ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX |
     ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX | ALTER_DROP_UNIQUE_INDEX;
 
+/** The table is made anew, beside writers (ddl/rebuild.h). */
+static const alter_table_operations MAKES_ANEW= ALTER_RECREATE_TABLE | ALTER_ADD_PK_INDEX | ALTER_DROP_PK_INDEX;
+
 /** What an ALTER is for InnoDB: a row format that is named makes the table anew. */
 alter_table_operations wanted_of_innodb(const Alter_inplace_info *info);
 /** Whether it is an ALTER IGNORE that adds a unique key: of rows with one value the first is

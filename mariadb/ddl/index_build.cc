@@ -80,7 +80,8 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
     index.is_computed= index.is_computed || !part.field->stored_in_db();
   }
   index.key.key_part= index.parts.data();
-  index.codec.init(index.key, &codec.clustered, codec.room);
+  index.own_codec.init(index.key, &codec.clustered, codec.room);
+  index.codec= &index.own_codec;
   /* A message about a duplicate shows values of the row as it still is: its NULLs are where they
      were. Where InnoDB copies, the server shows of a column's beginning what the Field of that
      length has. */
@@ -151,9 +152,11 @@ int ha_inkstone::make_entry(const BuiltIndex &index, ink_row row)
     return HA_ERR_CRASHED;
   if (int failed= fill(row.key, row.value, table->record[0]))
     return failed;
+  if (index.rebuild)
+    return make_rebuilt_entry(index, row.key);
   if (index.is_computed)
     table->update_virtual_fields(this, VCOL_UPDATE_FOR_READ);
-  return buffers.row.take_key(row.key) || buffers.entry.put(index.codec, table->record[0], buffers.row)
+  return buffers.row.take_key(row.key) || buffers.entry.put(*index.codec, table->record[0], buffers.row)
              ? HA_ERR_OUT_OF_MEM
              : 0;
 }
@@ -181,7 +184,9 @@ int ha_inkstone::insert_sorted(BuiltIndex &index, const ink_transaction *seen, i
 /* Reports a row that a new unique index refuses. */
 int ha_inkstone::show_duplicate(BuiltIndex &index, const ink_transaction *seen, ink_row entry)
 {
-  if (int failed= show_row_of(index.codec, index.key, entry, seen))
+  if (index.rebuild)
+    return show_rebuilt_duplicate(index, entry);
+  if (int failed= show_row_of(*index.codec, index.key, entry, seen))
     return failed;
   print_keydup_error(table, &index.key, MYF(0));
   return HA_ERR_FOUND_DUPP_KEY;

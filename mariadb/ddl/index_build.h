@@ -3,21 +3,26 @@
 #ifndef INKSTONE_INDEX_BUILD_H
 #define INKSTONE_INDEX_BUILD_H
 
-#include "codec/key_codec.h"
-#include "server/owned.h"
+#include "ddl/rebuild.h"
 #include <memory>
 #include <string>
 #include <vector>
 
-/** A new index, over the columns of the table as it still is. */
+/** A new index, over the columns of the table as it still is; or a tree of a table that is made
+    anew, over its new columns. */
 struct BuiltIndex
 {
-  /** With parts of its own; of a message about a duplicate. */
+  /** Of a message about a duplicate. */
   KEY key;
-  std::vector<KEY_PART_INFO> parts;
-  KeyCodec codec;
-  OwnedTable table;
+  const KeyCodec *codec;
   const ink_tree *tree;
+  /** Of an index over the columns as they are, which has parts of its own. */
+  std::vector<KEY_PART_INFO> parts;
+  KeyCodec own_codec;
+  OwnedTable table;
+  /** The table that is made anew, and whether this tree has its rows. */
+  Rebuild *rebuild= nullptr;
+  bool is_rows= false;
   /** Whether it has virtual columns. */
   bool is_computed;
 };
@@ -31,6 +36,8 @@ struct BuiltIndex
     refuses what is there twice in the end, and nothing that was so for a moment. */
 struct IndexBuild
 {
+  /** Of an ALTER that makes the table anew, with all its trees. */
+  std::unique_ptr<Rebuild> rebuild;
   std::vector<std::unique_ptr<BuiltIndex>> indexes;
   OwnedChangeTracker tracker;
   /** Sees the rows as the indexes have them. */

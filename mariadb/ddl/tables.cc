@@ -6,7 +6,6 @@
 #include "ddl/foreign_keys.h"
 #include "server/change_times.h"
 #include "create_options.h"
-#include "ddl/page_options.h"
 #include "ddl/partitions.h"
 #include "server/variables.h"
 #include "sql_partition.h"
@@ -93,9 +92,8 @@ static int note_facts(THD *thd, ink_slice name, std::vector<ink_row> facts)
   return meta ? meta_put_all(thd, {{meta, facts}}, INK_SYNC) : HA_ERR_CRASHED;
 }
 
-/* Makes an empty table; nothing is left of it if that fails. */
-static int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &trees,
-                        const PageOptions &pages, const std::vector<ink_row> &facts)
+int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &trees, const PageOptions &pages,
+                 const std::vector<ink_row> &facts)
 {
   ink_error error;
   std::vector<ink_option> options;

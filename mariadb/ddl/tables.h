@@ -3,13 +3,17 @@
 #ifndef INKSTONE_TABLES_H
 #define INKSTONE_TABLES_H
 
-#include "server/engine.h"
+#include "ddl/page_options.h"
 #include <string>
 #include <vector>
 
 /** Ends the name of a table under construction that is to take another's place. */
 #define REPLACEMENT "#replacement"
 
+/** Makes an empty table with these trees beside its rows, of which these facts are known; nothing is
+    left of it if that fails. */
+int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &trees, const PageOptions &pages,
+                 const std::vector<ink_row> &facts);
 /** What the statement asks for and the engine refuses; nullptr: nothing. */
 const char *refused_option(THD *thd, const HA_CREATE_INFO *info);
 /** Whether a table is one that the server has named for a statement of its own: the copy that an

@@ -162,6 +162,7 @@ private:
   friend class BulkInsert;
 
   /* ddl/alter.cc */
+  enum_alter_inplace_result way_to_alter(const TABLE *altered, Alter_inplace_info *info);
   int find_added(TABLE *altered, Alter_inplace_info *info, std::vector<RowLayout::Addition> *added);
   RowLayout altered_layout(const TABLE *altered, Alter_inplace_info *info,
                            const std::vector<RowLayout::Addition> &added) const;
@@ -188,6 +189,12 @@ private:
   int exchange_entry(const BuiltIndex &index, const ink_transaction *before, const ink_transaction *now,
                      ink_slice key, const ink_transaction *writing, ink_sorter *sorter);
   int complete_build(IndexBuild *build);
+
+  /* ddl/rebuild.cc */
+  int begin_rebuild(TABLE *altered, Alter_inplace_info *info, const std::vector<Field *> &columns, IndexBuild *build);
+  int fill_rebuilt(IndexBuild *build);
+  int make_rebuilt_entry(const BuiltIndex &index, ink_slice key);
+  int show_rebuilt_duplicate(BuiltIndex &index, ink_row entry);
 
   /* ddl/alter_counters.cc */
   enum Reserved { KEPT, FORGOTTEN, NOTED };
@@ -325,6 +332,8 @@ private:
   bool ignores_duplicates;
   /** Whether the server fills a table that no other session sees, and that goes if that fails. */
   bool fills_copy;
+  /** Whether the ALTER that was last asked for makes the table anew, beside writers. */
+  bool is_made_anew= false;
   /** Whether the session knows that its transaction changes the table. */
   bool is_change_noted;
   /** Whether the server says where the range ends that it reads. */

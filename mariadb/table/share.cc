@@ -118,13 +118,52 @@ int TableShare::drop_unfinished(THD *thd)
   return unfinished.empty() ? 0 : open_engine_table(thd);
 }
 
+/* What a table keeps that another one takes the place of. */
+static const ink_slice KEPT_FACTS[]= {INK_STR("a"), INK_STR("run"), INK_STR("row_id"), INK_STR("kept"),
+                                      INK_STR("renamed")};
+
+int TableShare::take_facts_along(THD *thd, std::vector<std::vector<uchar>> *values, std::vector<ink_row> *facts)
+{
+  if (int failed= counter.remember(thd))
+    return failed;
+  for (const ink_slice &name : KEPT_FACTS)
+  {
+    values->emplace_back();
+    if (int failed= meta_get(thd, meta, name, &values->back()))
+      return failed;
+    if (!values->back().empty())
+      facts->push_back({name, slice_of(values->back())});
+  }
+  return 0;
+}
+
+/* Replacements take the names of their tables, in one step. A transaction may have begun while they
+   were filled, and its snapshot would find few of the rows. */
+static int replace(THD *thd, const std::vector<TableShare::Change> &changes)
+{
+  ink_error error;
+  std::vector<ink_slice> from, to;
+  for (const TableShare::Change &change : changes)
+  {
+    const ink_table *made= change.replacement->table.get();
+    for (size_t i= 0; i < ink_table_tree_count(made); i++)
+      if (ink_complete_tree(database, ink_table_tree(made, i), &error))
+        return handler_error(thd, error);
+    from.push_back(slice_of(change.replacement->name));
+    to.push_back(slice_of(change.share->name));
+  }
+  return ink_replace_tables(database, from.data(), to.data(), from.size(), &error) ? handler_error(thd, error) : 0;
+}
+
 int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CUSTRING &version,
                       const TABLE_SHARE *definition)
 {
   /* What the facts below lend out. */
   std::vector<std::vector<uchar>> values;
-  values.reserve(2 * changes.size());
+  values.reserve((2 + array_elements(KEPT_FACTS)) * changes.size());
   std::vector<MetaFacts> tables;
+  const bool replaces= changes.front().replacement != nullptr;
+  int failed= 0;
   for (const Change &change : changes)
   {
     std::lock_guard<std::mutex> latch(change.share->mutex);
@@ -132,16 +171,23 @@ int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CU
     const std::vector<uchar> &columns= values.back();
     values.push_back(change.plan->encode());
     const std::vector<uchar> &steps= values.back();
-    tables.push_back({change.share->meta,
+    const ink_tree *meta= replaces ? ink_table_find_tree(change.replacement->table.get(), INK_STR(META_TREE))
+                                   : change.share->meta;
+    tables.push_back({meta,
                       {{INK_STR("version"), {version.str, version.length}},
                        {INK_STR("columns"), slice_of(columns)},
                        {INK_STR("order"), change.layout->is_plain() ? ink_slice() : INK_STR("columns")},
                        {INK_STR("added"), ink_slice()},
                        {INK_STR("plan"), slice_of(steps)}}});
+    if (replaces && !failed)
+      failed= change.share->take_facts_along(thd, &values, &tables.back().facts);
   }
-  int failed= meta_put_all(thd, tables, INK_SYNC);
-  for (const Change &change : changes)
-    failed= failed ? failed : change.share->counter.remember(thd);
+  failed= failed ? failed : meta_put_all(thd, tables, INK_SYNC);
+  if (replaces)
+    failed= failed ? failed : replace(thd, changes);
+  else
+    for (const Change &change : changes)
+      failed= failed ? failed : change.share->counter.remember(thd);
   for (const Change &change : changes)
     failed= failed ? failed : change.share->reopen(thd, definition);
   return failed;

@@ -13,6 +13,13 @@
 #include <memory>
 #include <mutex>
 
+/** A table that is to take another one's place, under a name of its own. */
+struct Replacement
+{
+  std::string name;
+  OwnedTable table;
+};
+
 class TableShare : public Handler_share
 {
 public:
@@ -28,12 +35,14 @@ public:
   /** Opens it again: trees were added. */
   int reopen(THD *thd, const TABLE_SHARE *definition);
 
-  /** What an ALTER in place does to one table. */
+  /** What an ALTER in place does to one table; `replacement`: what takes its place, or nullptr. All
+      of the tables of one ALTER are replaced, or none. */
   struct Change
   {
     TableShare *share;
     const AlterPlan *plan;
     const RowLayout *layout;
+    const Replacement *replacement;
   };
   /** Commits an ALTER in place, of all these tables or of none: notes the new definition and
       carries out the plans. */
@@ -97,6 +106,7 @@ private:
   int read_meta(THD *thd, const TABLE_SHARE *definition);
   int read_columns(THD *thd, const TABLE_SHARE *definition);
   int read_image_version(THD *thd);
+  int take_facts_along(THD *thd, std::vector<std::vector<uchar>> *values, std::vector<ink_row> *facts);
   OwnedTable table;
   const ink_tree *meta;
   std::vector<const ink_tree *> trees;
