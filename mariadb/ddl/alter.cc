@@ -14,8 +14,8 @@
    of the plan. What is left under a name of BUILDING then is of an ALTER that did not happen, and
    is dropped (TableShare::drop_unfinished).
 
-   What changes entries of indexes that stay, or the primary key, makes the table anew in another one
-   of the engine, beside writers, which takes its name in the end (ddl/rebuild.h).
+   What changes entries of indexes that stay, or the primary key, makes the table anew in another
+   one of the engine, beside writers, which takes its name in the end (ddl/rebuild.h).
 
    Partitions are altered by handlers of their own, and the first one commits for all, in one
    transaction. */
@@ -317,11 +317,27 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   return way;
 }
 
+/* Why an ALTER is not done in place, in InnoDB's words, where the server has any. */
+static const char *reason_to_copy(THD *thd, alter_table_operations wanted, bool numbers_rows, bool loses_key)
+{
+  if (wanted & ALTER_STORED_COLUMN_TYPE)
+    return ER_THD(thd, ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
+  if ((wanted & ALTER_ADD_FOREIGN_KEY) && checks_foreign_keys(thd))
+    return ER_THD(thd, ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_FK_CHECK);
+  if (numbers_rows)
+    return ER_THD(thd, ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_AUTOINC);
+  return loses_key ? ER_THD(thd, ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_NOPK) : nullptr;
+}
+
 /* The way that does least. */
 enum_alter_inplace_result ha_inkstone::way_to_alter(const TABLE *altered, Alter_inplace_info *info)
 {
   const alter_table_operations wanted= info->handler_flags, of_innodb= wanted_of_innodb(info);
   const std::vector<Field *> columns= old_columns(info);
+  /* Rows that lose their primary key get ids that no writer beside the ALTER could know. */
+  const bool loses_key= altered->s->primary_key >= MAX_KEY && !codec.hidden_row_id();
+  const bool numbers_rows= altered->found_next_number_field && !table->found_next_number_field;
+  info->unsupported_reason= reason_to_copy(thd(), wanted, numbers_rows, loses_key);
   /* Defaults come first: what InnoDB warns of, which makes more tables anew in place, is said where
      the server copies here, too. */
   if (columns.size() != altered->s->fields ||
@@ -336,10 +352,13 @@ enum_alter_inplace_result ha_inkstone::way_to_alter(const TABLE *altered, Alter_
   const bool stays= !(wanted & MAKES_ANEW) && readable.entries && same_primary_key(table, altered, columns) &&
                     indexes_old_columns(altered, info, columns) &&
                     access.share->row_layout()->places.size() + altered->s->fields <= RowLayout::PLACES_MAX;
+  if (stays && !info->index_add_count)
+    return HA_ALTER_INPLACE_INSTANT;
   if (stays)
-    return info->index_add_count ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
-  /* Rows that lose their primary key get ids that no writer beside the ALTER could know. */
-  const bool loses_key= altered->s->primary_key >= MAX_KEY && !codec.hidden_row_id();
+  {
+    info->unsupported_reason= "ADD INDEX";
+    return HA_ALTER_INPLACE_NOCOPY_NO_LOCK;
+  }
   return loses_key || altered->versioned() || access.share->is_discarded() ? HA_ALTER_INPLACE_NOT_SUPPORTED
                                                                           : HA_ALTER_INPLACE_COPY_NO_LOCK;
 }

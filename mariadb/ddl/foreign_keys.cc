@@ -8,11 +8,6 @@
 #include <algorithm>
 #include <map>
 
-static bool are_checked(THD *thd)
-{
-  return !thd_test_options(thd, OPTION_NO_FOREIGN_KEY_CHECKS);
-}
-
 /* Of the table that an ALTER is about; it may be another engine's. */
 static std::string altered_table(THD *thd, const Session *session)
 {
@@ -162,9 +157,9 @@ static int check_added(Defined &defined, const TABLE *form, bool is_copy)
   if (failed == HA_ERR_NO_SUCH_TABLE)
   {
     const SqlName name(key.parent);
-    return are_checked(thd) ? defined.refuse("Referenced table `" + name.database + "`.`" + name.table +
-                                             "` not found in the data dictionary.")
-                            : check_nulls(defined, form, nullptr);
+    return checks_foreign_keys(thd) ? defined.refuse("Referenced table `" + name.database + "`.`" + name.table +
+                                                     "` not found in the data dictionary.")
+                                    : check_nulls(defined, form, nullptr);
   }
   if (failed)
     return failed;
@@ -176,7 +171,7 @@ static int check_added(Defined &defined, const TABLE *form, bool is_copy)
 static int check_children(THD *thd, const std::string &own_name, const TABLE *form)
 {
   ForeignKeys keys;
-  if (!are_checked(thd))
+  if (!checks_foreign_keys(thd))
     return 0;
   if (int failed= foreign_keys_to(thd, own_name, &keys))
     return failed;
@@ -366,8 +361,9 @@ static int keep_altered(THD *thd, const std::string &own_name, const TABLE *form
     rename(key.columns);
     if (key.parent == own_name)
       rename(key.parent_columns);
-    if (are_checked(thd) && (index_of_columns(form, key.columns) < 0 ||
-                             (key.parent == own_name && index_of_columns(form, key.parent_columns) < 0)))
+    if (checks_foreign_keys(thd) &&
+        (index_of_columns(form, key.columns) < 0 ||
+         (key.parent == own_name && index_of_columns(form, key.parent_columns) < 0)))
       return refuse_dropped_index(thd, key, dropped_index(info));
   }
   return 0;
@@ -464,7 +460,7 @@ int refuse_altered_foreign_keys(THD *thd, const std::string &name, const TABLE *
     return failed;
   if (int failed= drop_listed(*info->alter_info, &keys))
     return failed;
-  if (!info->index_drop_count || !are_checked(thd))
+  if (!info->index_drop_count || !checks_foreign_keys(thd))
     return 0;
   return refuse_needed_index(thd, name, keys, altered, info);
 }
@@ -472,7 +468,7 @@ int refuse_altered_foreign_keys(THD *thd, const std::string &name, const TABLE *
 int refuse_dropped_parent(THD *thd, const std::string &name)
 {
   ForeignKeys keys;
-  if (!thd || !are_checked(thd) || is_copy_of_statement(name))
+  if (!thd || !checks_foreign_keys(thd) || is_copy_of_statement(name))
     return 0;
   if (int failed= foreign_keys_to(thd, name, &keys))
     return failed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Rows in a new definition (ddl/rebuild.h), and what the handler does with them: all of a snapshot's
-   first, then those that writers have changed, as with new indexes (ddl/index_build.h). */
+/* Rows in a new definition (ddl/rebuild.h), and what the handler does with them: all of a
+   snapshot's first, then those that writers have changed, as with new indexes (index_build.h). */
 #include "ddl/rebuild.h"
 #include "ddl/index_build.h"
 #include "ddl/page_options.h"
@@ -89,7 +89,13 @@ static std::unique_ptr<BuiltIndex> rebuilt_index(Rebuild *rebuild, uint number)
   std::unique_ptr<BuiltIndex> index(new BuiltIndex);
   index->rebuild= rebuild;
   index->is_rows= number == altered->s->primary_key || number == altered->s->keys;
-  index->key= number < altered->s->keys ? altered->key_info[number] : KEY();
+  if (number < altered->s->keys)
+    index->key= altered->key_info[number];
+  else
+  {
+    index->key= KEY();
+    index->key.name= primary_key_name;
+  }
   index->codec= number < altered->s->keys ? &rebuild->codec.indexes[number] : &rebuild->codec.clustered;
   index->tree= index->is_rows ? rebuild->rows() : ink_table_find_tree(rebuild->made.table.get(), slice_of(index->key.name));
   index->is_computed= !index->is_rows && has_virtual_part(index->key);

@@ -10,8 +10,8 @@
 /** Ends the name of a table under construction that is to take another's place. */
 #define REPLACEMENT "#replacement"
 
-/** Makes an empty table with these trees beside its rows, of which these facts are known; nothing is
-    left of it if that fails. */
+/** Makes an empty table with these trees beside its rows, of which these facts are known; nothing
+    is left of it if that fails. */
 int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &trees, const PageOptions &pages,
                  const std::vector<ink_row> &facts);
 /** What the statement asks for and the engine refuses; nullptr: nothing. */

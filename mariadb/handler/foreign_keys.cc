@@ -11,11 +11,6 @@
 /** How many tables deep children follow, as in InnoDB. */
 static const uint CASCADE_DEPTH_MAX= 15;
 
-static bool are_checked(THD *thd)
-{
-  return !thd_test_options(thd, OPTION_NO_FOREIGN_KEY_CHECKS);
-}
-
 /* The parent is not to be dropped or altered while the statement runs. */
 static int lock_parent(THD *thd, const ForeignKey &key)
 {
@@ -57,7 +52,7 @@ try
   {
     if (int failed= references.refresh(thd, access.share->name))
       return failed;
-    if (!are_checked(thd) || (!references.is_child() && !references.is_parent()))
+    if (!checks_foreign_keys(thd) || (!references.is_child() && !references.is_parent()))
       return 0;
     if (int failed= lock_parents(thd))
       return failed;

@@ -32,6 +32,9 @@ struct ForeignKey
 
 typedef std::vector<ForeignKey> ForeignKeys;
 
+/** foreign_key_checks of a session. */
+inline bool checks_foreign_keys(THD *thd) { return !thd_test_options(thd, OPTION_NO_FOREIGN_KEY_CHECKS); }
+
 /* These are in the order of their names, as InnoDB has them everywhere. */
 
 /** Those of a table; with an empty name those of all tables. */

@@ -46,7 +46,7 @@ INSERT INTO y SELECT seq, seq, 'b' FROM seq_30_to_33";
 /// Name, statement, and the tables behind it. CONVERT PARTITION and CONVERT TABLE are not among
 /// them: their ddl log deletes the definition of the table, with any engine, if the server is
 /// killed before it was renamed.
-const CASES: [(&str, &str, &str); 28] = [
+const CASES: [(&str, &str, &str); 32] = [
     (
         "create",
         "CREATE TABLE n (id INT PRIMARY KEY, a INT) ENGINE=Inkstone PARTITION BY HASH (id) PARTITIONS 3",
@@ -90,6 +90,22 @@ const CASES: [(&str, &str, &str); 28] = [
         "inplace_rename",
         "ALTER TABLE t0 ADD COLUMN e INT DEFAULT 5, RENAME TO n",
         "n 30, r 29, s 19, t1 20, x 4, y 4",
+    ),
+    ("anew", "ALTER TABLE t0 FORCE, ALGORITHM=INPLACE", BEFORE),
+    (
+        "anew_plain",
+        "ALTER TABLE x ADD COLUMN e INT DEFAULT 5, ADD INDEX (e, b), ALGORITHM=INPLACE",
+        BEFORE,
+    ),
+    (
+        "anew_rename",
+        "ALTER TABLE x FORCE, RENAME TO n, ALGORITHM=INPLACE",
+        "n 4, r 29, s 19, t0 30, t1 20, y 4",
+    ),
+    (
+        "drop_column",
+        "ALTER TABLE t0 DROP COLUMN b, ALGORITHM=INSTANT",
+        BEFORE,
     ),
     (
         "truncate",
@@ -183,7 +199,8 @@ pub fn run(tree: &Tree, plugin: &Plugin, filter: Option<&str>) -> Result<ExitCod
     server.start()?;
     if filter.is_none() {
         keeps_what_may_be_needed(&mut server)?;
-        drops_half_built_indexes(&mut server)?;
+        drops_what_is_half_built(&mut server, "ADD INDEX ab (b, a)")?;
+        drops_what_is_half_built(&mut server, "FORCE, ALGORITHM=INPLACE")?;
     }
     if wanted(PLACES) {
         places::check(&mut server)?;
@@ -266,15 +283,16 @@ fn keeps_what_may_be_needed(server: &mut Server) -> Result<()> {
     Ok(())
 }
 
-/// An ADD INDEX that is killed while it fills the index leaves nothing of it: CHECK TABLE knows
-/// every tree. The library does not count the writes of the engine, so time decides where.
-fn drops_half_built_indexes(server: &mut Server) -> Result<()> {
+/// An ALTER that is killed while it fills an index, or a table that is made anew, leaves nothing of
+/// it: CHECK TABLE knows every tree. The library does not count the writes of the engine, so time
+/// decides where.
+fn drops_what_is_half_built(server: &mut Server, change: &str) -> Result<()> {
     let rows = "INSERT INTO x SELECT seq, seq, 'b' FROM seq_100_to_300099";
     let mut interrupted = 0;
     for milliseconds in (1..).map(|turn| 60 * turn) {
         server.sql(&format!("{SET_UP}; {rows}"))?;
         let done = std::thread::scope(|scope| {
-            let alter = scope.spawn(|| server.sql("ALTER TABLE steps.x ADD INDEX ab (b, a)"));
+            let alter = scope.spawn(|| server.sql(&format!("ALTER TABLE steps.x {change}")));
             std::thread::sleep(Duration::from_millis(milliseconds));
             server.kill();
             alter.join().is_ok_and(|result| result.is_ok())
@@ -283,16 +301,18 @@ fn drops_half_built_indexes(server: &mut Server) -> Result<()> {
         server.start()?;
         let found = look(server)?;
         if found != tables(&BEFORE.replace("x 4", "x 300004")) {
-            return Err(format!("killed in ADD INDEX: the tables are {found:?}"));
+            return Err(format!("killed in {change}: the tables are {found:?}"));
         }
         if done {
             break;
         }
         interrupted += 1;
     }
-    println!("{interrupted} kills in ADD INDEX left nothing of it");
+    println!("{interrupted} kills in {change} left nothing of it");
     match interrupted {
-        0 => Err("ADD INDEX was done before the server could be killed".to_owned()),
+        0 => Err(format!(
+            "{change} was done before the server could be killed"
+        )),
         _ => Ok(()),
     }
 }

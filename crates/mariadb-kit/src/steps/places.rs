@@ -49,7 +49,7 @@ CREATE OR REPLACE TABLE by_variable (id INT PRIMARY KEY) ENGINE=Inkstone;
 ALTER TABLE parts ADD PARTITION PARTITIONS 1; ALTER TABLE parts TRUNCATE PARTITION p0;
 ALTER TABLE mixed ADD PARTITION PARTITIONS 1; ALTER TABLE part FORCE;
 ALTER TABLE innodb ENGINE=Inkstone; ALTER TABLE small FORCE, ALGORITHM=COPY;",
-        tables: "block placed lz4, by_variable placed zstd 3, formatted placed lz4, innodb placed zstd 3, \
+        tables: "block placed lz4, by_variable placed zstd 1, formatted placed lz4, innodb placed zstd 1, \
                  like_packed placed lz4, like_plain in_place none, mixed#P#p0 in_place none, \
                  mixed#P#p1 in_place none, mixed#P#p2 in_place none, mixed#P#p3 in_place none, packed placed lz4, \
                  part placed none, parts#P#p0 placed lz4, parts#P#p1 placed lz4, parts#P#p2 placed lz4, \
@@ -63,7 +63,7 @@ ALTER TABLE raw PAGE_PLACEMENT=DEFAULT; ALTER TABLE by_variable ENGINE=Inkstone;
 ALTER TABLE like_packed PAGE_COMPRESSED=yes, ADD COLUMN c INT, ALGORITHM=INSTANT;
 ALTER TABLE small PAGE_COMPRESSION_LEVEL=19; ALTER TABLE mixed EXCHANGE PARTITION p1 WITH TABLE part;
 ALTER TABLE innodb PAGE_COMPRESSED=0, PAGE_PLACEMENT=placed, ADD INDEX (a), RENAME TO renamed;",
-        tables: "block placed lz4, by_variable placed zstd 3, formatted in_place none, like_packed placed lz4, \
+        tables: "block placed lz4, by_variable placed zstd 1, formatted in_place none, like_packed placed lz4, \
                  like_plain placed lz4, mixed#P#p0 in_place none, mixed#P#p1 placed none, mixed#P#p2 in_place none, \
                  mixed#P#p3 in_place none, packed in_place none, part in_place none, parts#P#p0 placed none, \
                  parts#P#p1 placed none, parts#P#p2 placed none, placed in_place none, \
