@@ -37,6 +37,26 @@ pub fn run(
     Ok(ExitCode::from(u8::from(wrong > 0)))
 }
 
+/// Checks a server without other clients.
+type Check = fn(&mut Server) -> Result<()>;
+
+/// What is looked at behind the files.
+const CHECKS: [(&str, Check); 13] = [
+    ("databases", |server| check_databases(server)),
+    ("status", |server| check_status(server)),
+    ("watching", |server| watching::check(server)),
+    ("idle", |server| idle::check(server)),
+    ("alter_matrix", |server| alter_matrix::check(server)),
+    ("online", |server| online::check(server)),
+    ("kills", |server| kills::check(server)),
+    ("refusals", |server| check_refusals(server)),
+    ("import", |server| import::check(server)),
+    ("missing", missing::check),
+    ("wrong_indexes", wrong_indexes::check),
+    ("shutdown", shutdown::check),
+    ("read_only", read_only::check),
+];
+
 /// Runs files in a server of their own; gives how many differ.
 fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
     let options = [
@@ -69,19 +89,11 @@ fn run_files(tree: &Tree, plugin: &Plugin, files: &[Input]) -> Result<usize> {
             server.start()?;
         }
     }
-    check_databases(&server)?;
-    check_status(&server)?;
-    watching::check(&server)?;
-    idle::check(&server)?;
-    alter_matrix::check(&server)?;
-    online::check(&server)?;
-    kills::check(&server)?;
-    check_refusals(&server)?;
-    import::check(&server)?;
-    missing::check(&mut server)?;
-    wrong_indexes::check(&mut server)?;
-    shutdown::check(&mut server)?;
-    read_only::check(&mut server)?;
+    for (name, check) in CHECKS {
+        let began = Instant::now();
+        check(&mut server)?;
+        println!("{name:24} checked {:6.1} s", began.elapsed().as_secs_f64());
+    }
     // The data must survive a restart as they are, also under options that are out of bounds.
     server.stop()?;
     server.set_option("loose-inkstone-buffer-pool-size", "300k");
