@@ -30,9 +30,10 @@
 //!
 //! # Threads
 //!
-//! Calls block; there is no async runtime. [`Database`], [`Table`] and [`Options`] can be shared
-//! and cloned freely, and many threads may read and write one table at once, each with a
-//! transaction of its own.
+//! Calls block; there is no async runtime. A commit can be awaited: [`PendingCommit`] is a future
+//! that any executor can poll. [`Database`], [`Table`] and [`Options`] can be shared and cloned
+//! freely, and many threads may read and write one table at once, each with a transaction of its
+//! own.
 //!
 //! # Durability
 //!

@@ -526,7 +526,7 @@ fn shared_locks_of_a_prepared_transaction_can_be_given_back() {
             assert!(got.is_err(), "row {k} is not locked");
         }
         drop(other);
-        prepared.commit_deferred(Durability::Sync).unwrap();
+        drop(prepared.commit_deferred(Durability::Sync).unwrap());
         let expected = [(10, 1), (20, 2), (30, 0), (35, 2), (40, 0)];
         assert_eq!(all(&db.begin(ReadCommitted).unwrap(), &table), expected);
         commit(&db, |txn| txn.update(&table, &key(30), &val(3)).unwrap());

@@ -1,8 +1,10 @@
 //! The thread `ink-log`: flushes about once a second the log that no commit awaits (settings 0 and
-//! 2), writes early when the ring fills, and keeps spare segments ready. No commit waits for it.
+//! 2), writes early when the ring fills, keeps spare segments ready, and flushes for futures
+//! ([`wakers`](super::wakers)). No commit that a thread waits for waits for it.
 
 use super::LogShared;
 use super::group::Goal;
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Condvar, Instant, Mutex};
@@ -27,6 +29,24 @@ struct Orders {
     stop: bool,
     nudge: bool,
     flush: bool,
+    serve_futures: bool,
+    /// The thread has seen that it is to stop.
+    stopping: bool,
+}
+
+/// What the thread is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Stop,
+    Nudge,
+    Flush,
+    ServeFutures,
+}
+
+impl Orders {
+    fn are_none(&self) -> bool {
+        !(self.stop || self.nudge || self.flush || self.serve_futures)
+    }
 }
 
 impl Background {
@@ -34,28 +54,43 @@ impl Background {
     #[inline]
     pub(super) fn nudge(&self) {
         if !self.nudged.load(Ordering::Relaxed) && !self.nudged.swap(true, Ordering::AcqRel) {
-            self.order(|orders| orders.nudge = true);
+            self.order(Order::Nudge);
         }
     }
 
     /// Flush now rather than within a second.
     pub(super) fn request_flush(&self) {
-        self.order(|orders| orders.flush = true);
+        self.order(Order::Flush);
     }
 
     pub(super) fn stop(&self) {
-        self.order(|orders| orders.stop = true);
+        self.order(Order::Stop);
     }
 
-    fn order(&self, change: impl FnOnce(&mut Orders)) {
-        change(&mut self.orders.lock());
+    /// False if the thread has ended, or is about to, and will not see it.
+    pub(super) fn order(&self, order: Order) -> bool {
+        let is_seen = {
+            let mut orders = self.orders.lock();
+            paranoid!(
+                orders.stop || !orders.stopping,
+                "ink-log ends unasked: {orders:?}"
+            );
+            match order {
+                Order::Stop => orders.stop = true,
+                Order::Nudge => orders.nudge = true,
+                Order::Flush => orders.flush = true,
+                Order::ServeFutures => orders.serve_futures = true,
+            }
+            !orders.stopping
+        };
         self.changed.notify_all();
+        is_seen
     }
 
     /// Sleeps until there are orders, or until `deadline`.
     fn next(&self, deadline: Instant) -> Orders {
         let mut orders = self.orders.lock();
-        while !(orders.stop || orders.nudge || orders.flush) {
+        while orders.are_none() {
             if self.changed.wait_until(&mut orders, deadline).timed_out() {
                 break;
             }
@@ -64,6 +99,7 @@ impl Background {
         let taken = *orders;
         *orders = Orders {
             stop: taken.stop,
+            stopping: taken.stop,
             ..Orders::default()
         };
         taken
@@ -80,6 +116,9 @@ fn run(log: &LogShared) {
     let mut next_flush = Instant::now() + FLUSH_EVERY;
     loop {
         let orders = log.background.next(next_flush);
+        if orders.serve_futures {
+            log.serve_futures();
+        }
         if orders.stop {
             return;
         }

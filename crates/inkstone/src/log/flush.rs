@@ -7,6 +7,7 @@
 //!   takes it over.
 //! - *awaiting*: groups whose frames are written and not yet durable. The next *sync* takes them
 //!   all, and wakes them all.
+//! - A future that is polled is in no group: [`wakers`](super::wakers).
 //! - With `LogWrite::Async` a flight's write and sync go to the kernel together.
 //!
 //! # Promises
@@ -44,6 +45,7 @@ use super::group::Goal;
 use super::pipeline::{
     Flight, Pipeline, Reach, SCRATCH_BYTES, Slot, Turn, block_ceil, block_floor, flight_end, join,
 };
+use super::wakers::Woken;
 use super::{BOUNDARIES_MAX, BOUNDARY_DISTANCE, LogShared};
 use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
@@ -56,7 +58,7 @@ use std::sync::Arc;
 const PUBLISH_YIELDS: usize = 100;
 
 impl LogShared {
-    fn reached(&self, lsn: u64, goal: Goal) -> bool {
+    pub(super) fn reached(&self, lsn: u64, goal: Goal) -> bool {
         let reached = match goal {
             Goal::Written => &self.written,
             Goal::Durable => &self.durable,
@@ -296,7 +298,7 @@ impl LogShared {
             unsafe { self.ring.zero(from, whole) };
         }
         let mut landed = Vec::new();
-        let poked = {
+        let (poked, woken) = {
             let mut state = self.state.lock();
             self.poison.check()?;
             state.slots.push(slot);
@@ -314,7 +316,7 @@ impl LogShared {
             let leader_syncs = goal == Goal::Durable
                 && self.reached(want, Goal::Written)
                 && !self.reached(want, Goal::Durable);
-            state.hand_on(!leader_syncs)
+            (state.hand_on(!leader_syncs), self.take_woken(&mut state))
         };
         poked.wake();
         for (group, durable) in landed {
@@ -323,6 +325,7 @@ impl LogShared {
                 group.release(Goal::Durable);
             }
         }
+        woken.wake();
         if self.segments.number(flight.start) != self.segments.number(flight.end) {
             self.background.nudge();
         }
@@ -396,19 +399,31 @@ impl LogShared {
         if let Err(error) = self.sync_segments(from, covers.bytes) {
             return Err(self.fail(error));
         }
-        let (groups, poked) = {
+        let (groups, poked, woken) = {
             let mut state = self.state.lock();
             self.set_durable(&mut state, covers);
             let at = state.syncs.iter().position(|s| s.id == id);
             paranoid!(at.is_some(), "sync {id} is not under way at its end");
             let groups = at.map(|at| state.syncs.swap_remove(at).groups);
-            (groups.unwrap_or_default(), state.hand_on(true))
+            let woken = self.take_woken(&mut state);
+            (groups.unwrap_or_default(), state.hand_on(true), woken)
         };
         poked.wake();
         for group in groups {
             group.release(Goal::Durable);
         }
+        woken.wake();
         Ok(())
+    }
+
+    /// The futures that have what they wait for.
+    fn take_woken(&self, state: &mut Pipeline) -> Woken {
+        if state.wakers.are_none() {
+            return Woken::default();
+        }
+        let durable = self.durable.load(Ordering::Acquire);
+        let written = self.written.load(Ordering::Acquire);
+        state.wakers.take_reached(written, durable)
     }
 
     /// Poisons the engine and wakes all waiters, which then see the poison. Flights and syncs that
@@ -418,11 +433,15 @@ impl LogShared {
             _ if error.is_final() => self.poison.check().err().unwrap_or(error),
             other => self.poison.set(other),
         };
-        let groups = self.state.lock().all_groups();
+        let (groups, woken) = {
+            let mut state = self.state.lock();
+            (state.all_groups(), state.wakers.take_all())
+        };
         for group in groups {
             group.release(Goal::Written);
             group.release(Goal::Durable);
         }
+        woken.wake();
         error
     }
 }

@@ -25,7 +25,7 @@
 //!
 //! # Parts
 //! `ring` (memory), `flush` (group commit), `pipeline` (the state that its threads share), `group`
-//! (threads that wait for the same flush), `flight` (a write on the disk), `segments` (files),
+//! (threads that wait for the same flush), `wakers` (futures that wait), `flight` (a write on the disk), `segments` (files),
 //! `background` (thread `ink-log`), `full` (threads that wait for a checkpoint), `reader`, `ahead`
 //! (thread `ink-log-ahead`, which reads for it).
 //!
@@ -44,11 +44,13 @@ mod pipeline;
 pub mod reader;
 mod ring;
 mod segments;
+mod wakers;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use segments::PROMISE_UNIT;
+pub(crate) use wakers::Ticket;
 
 pub use reader::{Frame, LogReader, ReadParams, SegmentInfo};
 

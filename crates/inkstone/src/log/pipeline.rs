@@ -2,6 +2,7 @@
 //! them. [`flush`](super::flush) has the words, and the promises that are checked here.
 
 use super::group::{Goal, Group};
+use super::wakers::Wakers;
 use crate::mutants::{self, Mutant};
 use crate::paranoid::{Check, MANY, paranoid};
 use inkstone_format::segment::LOG_BLOCK;
@@ -59,6 +60,7 @@ pub(super) struct Pipeline {
     pub(super) flights: VecDeque<Flight>,
     pub(super) next: Arc<Group>,
     pub(super) awaiting: Vec<Arc<Group>>,
+    pub(super) wakers: Wakers,
     pub(super) syncs: Vec<SyncUnderWay>,
     pub(super) slots: Vec<Slot>,
     pub(super) flights_max: usize,
@@ -150,6 +152,7 @@ impl Pipeline {
             flights: VecDeque::new(),
             next: Arc::default(),
             awaiting: Vec::new(),
+            wakers: Wakers::default(),
             syncs: Vec::new(),
             flights_max: slots.len(),
             slots,
@@ -317,6 +320,7 @@ impl Check for Pipeline {
             self.submitted
         );
         self.check_order();
+        self.wakers.check(self.written_bytes, self.durable_bytes);
         // Promise 7.
         let cached = self.flights.iter().filter(|flight| flight.cached).count();
         paranoid!(

@@ -6,6 +6,7 @@
 //! | [`transaction`] | begin, commit, rollback |
 //! | `state` | what a transaction has, and shares with the checkpoint and recovery |
 //! | `change` | a row's change, its version and its record |
+//! | `pending` | a commit that is not durable yet, for a thread or a future |
 //! | `gates` | what a thread passes before it changes pages |
 //! | `savepoints` | statements, marks and savepoints |
 //! | `statement_locks` | locks of tables that end with a statement |
@@ -21,6 +22,7 @@ pub(crate) mod change;
 pub mod core;
 mod gates;
 mod left_out;
+mod pending;
 mod prepare;
 pub(crate) mod promise;
 pub(crate) mod rollback;
@@ -32,6 +34,7 @@ pub(crate) mod tracked;
 pub mod transaction;
 pub(crate) mod undo_place;
 
+pub use pending::PendingCommit;
 pub use prepare::Prepared;
 pub use savepoints::Mark;
-pub use transaction::{PendingCommit, Transaction};
+pub use transaction::Transaction;

@@ -6,8 +6,9 @@ use crate::mvcc::system::TrxState;
 use crate::options::Durability;
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
+use crate::txn::pending::PendingCommit;
 use crate::txn::state::{HasChanged, Inner, Phase, Shared};
-use crate::txn::transaction::{PendingCommit, Transaction, finish_commit, rollback_all};
+use crate::txn::transaction::{Transaction, finish_commit, rollback_all};
 use crate::{Error, Result};
 use inkstone_format::record::Record;
 use inkstone_format::{Lsn, SpaceId};
@@ -126,13 +127,12 @@ impl Transaction {
         inner.statement = None;
         self.shared.state.set_prepared();
         drop(inner);
-        let core = self.core.clone();
         let prepared = Prepared {
-            core: core.clone(),
+            core: self.core.clone(),
             state: self.shared.state.clone(),
             xid: xid.to_vec(),
         };
-        PendingCommit { core, lsn }.wait(durability)?;
+        self.core.wait_for_commit(lsn, durability)?;
         Ok(prepared)
     }
 
@@ -243,8 +243,7 @@ impl Core {
         }
         let lsn = finish_commit(self, &shared, &mut inner, durability)?;
         self.forget_prepared(xid, &shared);
-        let core = self.clone();
-        Ok(PendingCommit { core, lsn })
+        Ok(PendingCommit::new(self, lsn, durability))
     }
 
     /// Of a transaction whose undo has moved no record of its rollback tells that it began.

@@ -33,6 +33,7 @@ use crate::options::Durability;
 use crate::paranoid::{CheckedGuard, paranoid};
 use crate::sync::{Instant, Mutex};
 use crate::txn::core::Core;
+use crate::txn::pending::PendingCommit;
 use crate::txn::rollback::undo_until;
 use crate::txn::state::{Inner, Phase, Shared};
 use crate::{Error, Result};
@@ -293,12 +294,12 @@ impl Transaction {
         self.core.wait_for_commit(lsn, durability)
     }
 
-    /// Commits without waiting: the order of commits is the order of these calls, other
-    /// transactions see the changes, and [`PendingCommit::wait`] waits for durability.
+    /// Commits without waiting: the order of commits is the order of these calls, and other
+    /// transactions see the changes. What is returned is a future, and has
+    /// [`PendingCommit::wait`] for threads: both wait for durability.
     pub fn commit_deferred(self, durability: Durability) -> Result<PendingCommit> {
         let lsn = self.finish(durability)?;
-        let core = self.core.clone();
-        Ok(PendingCommit { core, lsn })
+        Ok(PendingCommit::new(&self.core, lsn, durability))
     }
 
     /// Makes the changes visible; the end of the commit record.
@@ -332,24 +333,6 @@ impl Drop for Transaction {
             // A failure is purge's to mend, or has poisoned the engine.
             let _ = self.roll_back(&mut inner);
         }
-    }
-}
-
-/// A commit that is visible, and durable once `wait` has returned.
-pub struct PendingCommit {
-    pub(crate) core: Arc<Core>,
-    pub(crate) lsn: Lsn,
-}
-
-impl PendingCommit {
-    /// Waits as `durability` says.
-    pub fn wait(self, durability: Durability) -> Result<()> {
-        self.core.wait_for_commit(self.lsn, durability)
-    }
-
-    /// End of the commit record in the log; 0 if the transaction changed nothing.
-    pub fn lsn(&self) -> Lsn {
-        self.lsn
     }
 }
 

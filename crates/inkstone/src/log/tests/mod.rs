@@ -7,6 +7,7 @@ mod memory_vfs;
 mod races;
 mod reading;
 mod throughput;
+mod wakers;
 
 use super::*;
 use inkstone_format::segment::segment_file_name;

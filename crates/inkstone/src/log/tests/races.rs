@@ -3,7 +3,8 @@
 use super::*;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::explore::{Seen, explore};
-use crate::sync::thread;
+use crate::sync::{Condvar, Mutex, thread};
+use std::task::Poll;
 
 /// Several threads append, wait for durability, and lose power at that very moment; then all comes
 /// back in order. One waits for nothing: while it copies, flights end before frames that others
@@ -170,4 +171,104 @@ fn waiters_hear_of_a_poison_from_outside_the_log() {
         drop(log);
     });
     POISONED.check("a waiter that hears of the poison");
+}
+
+/// A thread that waits for a future: the least executor there is.
+#[derive(Default)]
+struct Parked {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl std::task::Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock() = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Parked {
+    fn wait_for(log: &Log, goal: (Lsn, bool)) -> Result<()> {
+        let parked = Arc::new(Self::default());
+        let waker = std::task::Waker::from(parked.clone());
+        let mut ticket = None;
+        loop {
+            if let Poll::Ready(result) = log.poll_reached(goal, &mut ticket, &waker) {
+                return result;
+            }
+            let mut woken = parked.woken.lock();
+            while !*woken {
+                parked.changed.wait(&mut woken);
+            }
+            *woken = false;
+        }
+    }
+}
+
+/// Futures and threads await commits, one future is dropped, and the log closes beside them.
+#[test]
+fn futures_are_woken_beside_threads_and_a_close() {
+    explore(|| {
+        let vfs = MemoryVfs::new();
+        let (log, ..) = open(params(&vfs));
+        let threads: Vec<_> = (0..4u64)
+            .map(|nth| {
+                let log = log.clone();
+                let body = move || {
+                    let (_, end) = append(&log, &payload(nth, 40));
+                    match nth {
+                        0 => log.wait_durable(end).unwrap(),
+                        1 => {
+                            let (waker, mut ticket) = (std::task::Waker::noop(), None);
+                            if log
+                                .poll_reached((end, true), &mut ticket, waker)
+                                .is_pending()
+                            {
+                                log.forget(&ticket.unwrap());
+                            }
+                        }
+                        _ => {
+                            Parked::wait_for(&log, (end, nth == 2)).unwrap();
+                            let reached = [log.written_lsn(), log.durable_lsn()];
+                            assert!(reached[usize::from(nth == 2)] >= end);
+                        }
+                    }
+                };
+                thread::spawn("committer", body).unwrap()
+            })
+            .collect();
+        // As a close does, though nothing is appended beside one.
+        log.shared.background.stop();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        log.close().unwrap();
+        assert!(log.shared.state.lock().wakers.are_none());
+    });
+}
+
+#[test]
+fn futures_hear_of_a_poison_from_outside_the_log() {
+    static POISONED: Seen = Seen::never();
+    explore(|| {
+        let vfs = MemoryVfs::new();
+        let (log, _, poison) = open(params(&vfs));
+        let waiting = |nth: u64| {
+            let log = log.clone();
+            let body = move || {
+                let appended = log.append(&payload(nth, 40), Claim::IfNews, |_, _| {});
+                let Ok((_, end)) = appended else {
+                    return;
+                };
+                if Parked::wait_for(&log, (end, true)).is_err() {
+                    POISONED.see();
+                }
+            };
+            thread::spawn("committer", body).unwrap()
+        };
+        let threads: Vec<_> = (0..3).map(waiting).collect();
+        thread::yield_now();
+        poison.set("a page that could not be written");
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        drop(log);
+    });
+    POISONED.check("a future that hears of the poison");
 }
