@@ -28,6 +28,8 @@
 //! # Ok::<(), inkstone::Error>(())
 //! ```
 //!
+//! Tests need no directory: [`Database::temporary`], [`Database::in_memory`].
+//!
 //! # Threads
 //!
 //! Calls block; there is no async runtime. A commit can be awaited: [`PendingCommit`] is a future

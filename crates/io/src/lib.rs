@@ -33,6 +33,7 @@ pub mod overlay;
 pub mod posix;
 pub mod process;
 pub mod sim;
+pub mod temporary;
 pub mod uring;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! | `opening` | opening (with recovery), creating |
 //! | `close` | closing |
 //! | `pool_ends` | the log and the files as the buffer pool sees them |
+//! | `temporary` | databases that end with their process |
 //! | `tables` | tables and their trees |
 //! | `rows` | rows through a transaction |
 //! | `ddl` | creating, dropping, renaming tables |
@@ -30,6 +31,7 @@ mod references;
 mod shrink;
 mod status;
 mod tables;
+mod temporary;
 mod transfer;
 mod watch;
 
@@ -58,6 +60,7 @@ use background::{Background, UpkeepOptions};
 use inkstone_format::SpaceId;
 use inkstone_format::tree_page::key_len_max;
 use inkstone_io::process::Threaded;
+use inkstone_io::temporary::TemporaryDirectory;
 use inkstone_io::{Directory, Vfs};
 use opening::Locks;
 use std::path::Path;
@@ -91,16 +94,20 @@ pub struct Database {
 
 /// What the clones of a [`Database`] share: the last one closes it, in its own thread. (A
 /// background thread that is in the middle of a round keeps `Inner` too; it is joined.)
-struct Handle(Arc<Inner>);
+struct Handle {
+    inner: Arc<Inner>,
+    /// Removed when the database is closed.
+    _directory: Option<TemporaryDirectory>,
+}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.0.core.storage.poison.is_forked() {
+        if self.inner.core.storage.poison.is_forked() {
             // Everything in it is the parent's: threads that are not here, latches that they hold.
-            return std::mem::forget(self.0.clone());
+            return std::mem::forget(self.inner.clone());
         }
         // Errors here have been told to the callers already, through the poison.
-        let _ = self.0.shut_down(self.0.options.fast_shutdown);
+        let _ = self.inner.shut_down(self.inner.options.fast_shutdown);
     }
 }
 
@@ -402,8 +409,20 @@ impl Database {
         let names = watch::OpenNames(Arc::downgrade(&inner));
         inner.core.locks.graph().set_names(Arc::new(names));
         Self {
-            _handle: Arc::new(Handle(inner.clone())),
+            _handle: Arc::new(Handle {
+                inner: inner.clone(),
+                _directory: None,
+            }),
             inner,
+        }
+    }
+
+    /// For a database that has no clone yet: its directory is gone with its last handle.
+    fn keep_until_dropped(&mut self, directory: TemporaryDirectory) {
+        let handle = Arc::get_mut(&mut self._handle);
+        crate::invariant!(handle.is_some(), "a new database has two handles");
+        if let Some(handle) = handle {
+            handle._directory = Some(directory);
         }
     }
 }

@@ -200,6 +200,7 @@ impl File for SimFile {
         match self.admit_bytes(OpKind::Write, offset, bytes.len())? {
             Verdict::Proceed => {
                 let certain = self.options.dsync
+                    || self.disk.writes_through.load(Ordering::Relaxed)
                     || (self.options.direct
                         && !self.disk.volatile_cache.load(Ordering::Relaxed)
                         && state.overwrites(offset, bytes.len() as u64));

@@ -134,6 +134,8 @@ struct Disk {
     losses: Losses,
     /// Whether finished unbuffered writes may be lost.
     volatile_cache: AtomicBool,
+    /// Whether finished writes are durable, as with `dsync`.
+    writes_through: AtomicBool,
 }
 
 impl Disk {
@@ -152,6 +154,7 @@ impl Disk {
             keeps_cache: AtomicBool::new(false),
             losses: Losses::default(),
             volatile_cache: AtomicBool::new(true),
+            writes_through: AtomicBool::new(false),
         }
     }
 
@@ -272,6 +275,7 @@ impl SimVfs {
         disk.observer = self.disk.observer.copy();
         disk.clock = self.disk.clock.copy();
         *disk.volatile_cache.get_mut() = self.disk.volatile_cache.load(Ordering::Relaxed);
+        *disk.writes_through.get_mut() = self.disk.writes_through.load(Ordering::Relaxed);
         Self::of(disk)
     }
 
@@ -461,6 +465,13 @@ impl SimVfs {
     /// or the note that there is data, changed with it.
     pub fn set_volatile_cache(&self, has: bool) {
         self.disk.volatile_cache.store(has, Ordering::Relaxed);
+    }
+
+    /// Whether every finished write is durable, as if all files were opened with `dsync` (at first
+    /// not). Such a disk notes nothing of what it could lose: it takes no memory for files that are
+    /// written and never synced.
+    pub fn set_writes_through(&self, through: bool) {
+        self.disk.writes_through.store(through, Ordering::Relaxed);
     }
 
     /// What unbuffered files answer for atomic writes; `None` (as at first) for no such writes.

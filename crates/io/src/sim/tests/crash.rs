@@ -585,3 +585,25 @@ fn a_disk_without_a_cache_keeps_replaced_bytes_and_promises_no_more() {
     }
     assert!(lost > 0 && grown > 0 && grown < 60, "{lost} {grown}");
 }
+
+#[test]
+fn a_disk_that_writes_through_loses_no_finished_write() {
+    for through in [true, false] {
+        let vfs = SimVfs::new(1);
+        vfs.set_writes_through(through);
+        let file = open_durable(&vfs, "file");
+        file.allocate(0, 8192).unwrap();
+        for n in 0..20u8 {
+            file.write_at(&[n; 512], u64::from(n) * 512).unwrap();
+        }
+        let whole = |seed| {
+            let bytes = bytes(&vfs.crash(seed), "file");
+            bytes.len() == 20 * 512
+                && bytes
+                    .iter()
+                    .enumerate()
+                    .all(|(at, b)| at / 512 == *b as usize)
+        };
+        assert_eq!((0..20).all(whole), through);
+    }
+}
