@@ -124,7 +124,7 @@ pub use catalog::{Reference, ReferenceAction};
 pub use counters::{DurationBucket, DurationSummary};
 pub use database::{
     ChangeTracker, ChangedRows, Database, Export, LeftOut, LockState, LockView, Metric, OpenReport,
-    Recovered, TableReport, TableStatistics, TransactionView, TreeEstimates,
+    Recovered, SnapshotView, TableReport, TableStatistics, TransactionView, TreeEstimates,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use inkstone_format::{Corrupt, Lsn, PageId, TrxId};

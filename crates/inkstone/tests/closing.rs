@@ -5,8 +5,8 @@ mod failure_support;
 
 use common::{commit, key, open, rows, val, within};
 use failure_support::{open_sim, sim_dir, small};
-use inkstone::Isolation::ReadCommitted;
-use inkstone::{Durability, Error, Options, Shutdown};
+use inkstone::Isolation::{ReadCommitted, RepeatableRead};
+use inkstone::{Database, Durability, Error, LockMode, Options, Shutdown, Wait};
 use inkstone_io::sim::SimVfs;
 use std::time::{Duration, Instant};
 
@@ -207,4 +207,82 @@ fn a_slow_close_purges_everything() {
     };
     assert_eq!(purged(false), 1000);
     assert_eq!(purged(true), 0);
+}
+
+/// Calls of handles that outlive their database, one a line: each is told so.
+macro_rules! all_closed {
+    ($($call:expr;)+) => {
+        $(
+            match $call {
+                Err(Error::Closed) => {}
+                Err(other) => panic!("{}: {other:?}", stringify!($call)),
+                Ok(_) => panic!("{}: went on", stringify!($call)),
+            }
+        )+
+    };
+}
+
+#[test]
+fn every_handle_that_outlives_its_database_is_told_so() {
+    within(60, || {
+        let db = Database::in_memory(small()).unwrap();
+        let table = db.create_table("t", &["s"]).unwrap();
+        commit(&db, |txn| {
+            (0..2000).for_each(|n| txn.insert(&table, &key(n), &[7; 100]).unwrap());
+        });
+        let txn = db.begin(ReadCommitted).unwrap();
+        let kept = db.begin(RepeatableRead).unwrap();
+        txn.savepoint("s").unwrap();
+        let mut cursor = kept.range(&table, ..).unwrap();
+        cursor.next_row().unwrap();
+        let mut locking = txn
+            .range_locking(&table, .., LockMode::Shared, Wait::Timeout)
+            .unwrap();
+        locking.next_row().unwrap();
+        let clone = db.clone();
+        db.close().unwrap();
+
+        let (k, tree) = (&key(1)[..], table.tree("s").unwrap());
+        all_closed! {
+            clone.begin(ReadCommitted);
+            clone.begin_with_snapshot();
+            clone.create_table("u", &[]);
+            clone.drop_table("t");
+            clone.rename_table("t", "u");
+            clone.create_tree("t", "u");
+            clone.drop_tree("t", "s");
+            clone.table("u");
+            clone.verify_table(&table);
+            clone.shrink_table(&table);
+            clone.flush_log();
+            clone.purge();
+            clone.commit_prepared(b"x");
+            clone.rollback_prepared(b"x");
+            txn.get(&table, k);
+            txn.get(tree, k);
+            txn.get_locking(&table, k, LockMode::Shared, Wait::Timeout);
+            txn.insert(&table, k, b"v");
+            txn.upsert(&table, k, b"v");
+            txn.update(&table, k, b"v");
+            txn.delete(&table, k);
+            txn.range(&table, ..);
+            txn.range_locking(&table, .., LockMode::Shared, Wait::Timeout);
+            txn.savepoint("t");
+            txn.rollback_to_savepoint("s");
+            txn.take_snapshot();
+            locking.next_row();
+            kept.rollback();
+        }
+        // A cursor hands out what it has copied, and then hears of it.
+        let rest = loop {
+            match cursor.next_row() {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("a closed database was read to its end"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(rest, Error::Closed), "{rest:?}");
+        drop(locking);
+        assert!(matches!(txn.commit(), Err(Error::Closed)));
+    });
 }

@@ -43,7 +43,7 @@ impl<T> ShardedLock<T> {
 /// Threads of the operating system.
 pub mod thread {
     pub use std::thread::{
-        JoinHandle, available_parallelism, current, panicking, sleep, yield_now,
+        JoinHandle, Thread, available_parallelism, current, panicking, sleep, yield_now,
     };
 
     use std::cell::Cell;

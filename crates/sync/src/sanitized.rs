@@ -73,7 +73,8 @@ impl<T> OnceLock<T> {
 /// Threads of the operating system, and a word of their own for the end of a scope's threads.
 pub mod thread {
     pub use super::super::real::thread::{
-        JoinHandle, available_parallelism, current, number, panicking, sleep, spawn, yield_now,
+        JoinHandle, Thread, available_parallelism, current, number, panicking, sleep, spawn,
+        yield_now,
     };
 
     use std::io::Result;

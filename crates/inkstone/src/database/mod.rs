@@ -40,7 +40,7 @@ pub use inspect::{TableReport, TableStatistics, TreeEstimates};
 pub use opening::{LeftOut, OpenReport, Recovered};
 pub use status::Metric;
 pub use transfer::Export;
-pub use watch::{LockState, LockView, TransactionView};
+pub use watch::{LockState, LockView, SnapshotView, TransactionView};
 
 use crate::btree::Tree;
 use crate::counters::Counters;

@@ -1,7 +1,7 @@
 //! What one can watch of an open database: the [counters and durations](crate::counters), and the
 //! gauges, which stand in one table here.
 
-use super::{Database, Inner};
+use super::{Database, Inner, SnapshotView};
 use crate::buffer::BufferStatus;
 use crate::counters::{COUNTERS, DurationBucket, DurationSummary};
 use crate::log::LogStat;
@@ -99,10 +99,60 @@ pub struct Metric {
     pub is_gauge: bool,
 }
 
+/// A gauge that is shown with its value.
+fn gauge(name: &'static str, help: &'static str, value: u64) -> Metric {
+    Metric {
+        name,
+        help,
+        value,
+        is_gauge: true,
+    }
+}
+
 impl Database {
     /// Every counter since this open, then the gauges, each with its description. In a forked child
     /// the gauges are left out, and the counters stand still.
     pub fn metrics(&self) -> Vec<Metric> {
+        let mut metrics = self.counters_and_gauges();
+        if !self.is_forked() {
+            metrics.extend(self.snapshot_gauges());
+        }
+        metrics
+    }
+
+    /// What keeps old versions: [`Database::snapshots`] says which transactions and threads.
+    fn snapshot_gauges(&self) -> [Metric; 4] {
+        let snapshots = self.snapshots();
+        let count = |of: &dyn Fn(&SnapshotView) -> bool| {
+            let counted = snapshots.iter().filter(|snapshot| of(snapshot));
+            counted.map(|snapshot| u64::from(snapshot.count)).sum()
+        };
+        let oldest = snapshots.first();
+        [
+            gauge(
+                "snapshots",
+                "Snapshots in force, of transactions and cursors",
+                count(&|_| true),
+            ),
+            gauge(
+                "snapshots_left_over",
+                "Of those, snapshots of cursors whose transaction is over",
+                count(&|snapshot| snapshot.is_left_over),
+            ),
+            gauge(
+                "oldest_snapshot_age_ms",
+                "Milliseconds since the transaction began that took the oldest snapshot in force",
+                oldest.map_or(0, |oldest| oldest.age.as_millis() as u64),
+            ),
+            gauge(
+                "oldest_snapshot_commits",
+                "Transactions that have committed since the oldest snapshot in force was taken",
+                oldest.map_or(0, |oldest| oldest.commits_since),
+            ),
+        ]
+    }
+
+    fn counters_and_gauges(&self) -> Vec<Metric> {
         let counters = &self.inner.core.storage.counters;
         let now = (!self.is_forked()).then(|| Now::of(&self.inner));
         let counted = COUNTERS.iter().map(|&(counter, name, help)| Metric {
@@ -112,19 +162,15 @@ impl Database {
             is_gauge: false,
         });
         let shown = now.iter().flat_map(|now| {
-            GAUGES.iter().map(|gauge| Metric {
-                name: gauge.name,
-                help: gauge.help,
-                value: (gauge.read)(now),
-                is_gauge: true,
-            })
+            let shown = GAUGES.iter();
+            shown.map(|of| gauge(of.name, of.help, (of.read)(now)))
         });
         counted.chain(shown).collect()
     }
 
-    /// Every counter since this open, then the gauges, by name.
+    /// Every counter since this open, then the gauges, by name, without those of snapshots.
     pub fn status(&self) -> Vec<(&'static str, u64)> {
-        let metrics = self.metrics().into_iter();
+        let metrics = self.counters_and_gauges().into_iter();
         metrics.map(|metric| (metric.name, metric.value)).collect()
     }
 
@@ -163,7 +209,7 @@ impl Database {
         self.inner.core.storage.counters.duration_histogram()
     }
 
-    /// [`Database::status`] and [`Database::durations`] in the text format that Prometheus reads:
+    /// [`Database::metrics`] and [`Database::durations`] in the text format that Prometheus reads:
     /// each value with its description and type, names prefixed with `inkstone_`, counters ending
     /// in `_total`, durations as summaries in seconds, the longest of each as a gauge ending in
     /// `_seconds_max`.

@@ -6,9 +6,9 @@ use crate::locks::{
     LockInfo, LockMode, LockTarget, LockWaitHooks, Names, Standing, TreeKey, TreeNames,
 };
 use crate::mvcc::Isolation;
-use crate::mvcc::system::{TrxState, TrxStatus};
+use crate::mvcc::system::{HeldSnapshot, Holder, TrxState, TrxStatus};
 use crate::paranoid::paranoid;
-use crate::sync::HashMap;
+use crate::sync::{HashMap, HashSet};
 use crate::{Error, Result, catalog::TableDefinition};
 use inkstone_format::{SpaceId, TreeId, TrxId};
 use std::ops::ControlFlow;
@@ -28,6 +28,11 @@ pub struct TransactionView {
     pub prepared: bool,
     /// How long ago it began; nothing of a recovered one.
     pub age: Duration,
+    /// The name of the thread that began it, if it has one.
+    pub thread: Option<String>,
+    /// Snapshots of it that are in force, those of its cursors with them: old versions are kept
+    /// for them.
+    pub snapshots: u32,
     /// Row changes made, of secondary trees too.
     pub changes: u64,
     /// Rows of tables that it has changed, and not undone. A row that is changed twice counts
@@ -41,6 +46,29 @@ pub struct TransactionView {
     pub waits: Option<(u64, Duration)>,
     /// The statement that it is in, if the program says so ([`LockWaitHooks::statement`]).
     pub statement: Option<String>,
+}
+
+/// Snapshots in force that one transaction has taken: what was overwritten or deleted since is kept
+/// for them, and not purged.
+#[derive(Clone, Debug)]
+pub struct SnapshotView {
+    /// The transaction's number.
+    pub transaction: u64,
+    /// What [`Transaction::set_tag`](crate::Transaction::set_tag) said; 0 if the transaction is
+    /// over.
+    pub tag: u64,
+    /// How long ago the transaction began: as old are they at most.
+    pub age: Duration,
+    /// The name of the thread that took the first of them, if it has one.
+    pub thread: Option<String>,
+    /// How many: of the transaction itself, and of its cursors.
+    pub count: u32,
+    /// How many of them are cursors'.
+    pub cursors: u32,
+    /// The transaction is over, and a cursor of it was not dropped.
+    pub is_left_over: bool,
+    /// Transactions that have committed since they were taken.
+    pub commits_since: u64,
 }
 
 /// How a transaction stands to a lock.
@@ -177,6 +205,10 @@ impl Database {
                 waits.insert(lock.transaction.id(), (blocker.0, wish.waited));
             }
         }
+        let mut snapshots: HashMap<TrxId, u32> = HashMap::default();
+        for held in core.trxs.snapshots_held() {
+            *snapshots.entry(held.holder.trx).or_default() += held.count;
+        }
         let view = |trx: &Arc<TrxState>| {
             let (id, details) = (trx.id(), trx.details());
             let (row_locks, range_locks) = locks.get(&id).copied().unwrap_or_default();
@@ -188,6 +220,10 @@ impl Database {
                 age: details
                     .begun
                     .map_or(Duration::ZERO, |begun| begun.elapsed()),
+                thread: details
+                    .thread
+                    .and_then(|thread| thread.name().map(str::to_owned)),
+                snapshots: snapshots.get(&id).copied().unwrap_or_default(),
                 changes: trx.weight(),
                 rows: trx.rows(),
                 row_locks,
@@ -203,6 +239,67 @@ impl Database {
             "two transactions have one number"
         );
         all
+    }
+
+    /// The snapshots in force, the oldest first: what keeps old versions from being purged. A
+    /// cursor has one of its own until it is dropped, also when its transaction is over. None in a
+    /// forked child.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let db = Database::in_memory(Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.set_tag(7);
+    /// let forgotten = txn.range(&table, ..)?;
+    /// assert_eq!(db.snapshots()[0].tag, 7);
+    /// txn.commit()?;
+    /// assert!(db.transactions().is_empty());
+    /// assert!(db.snapshots()[0].is_left_over); // purge waits for the cursor
+    /// drop(forgotten);
+    /// assert!(db.snapshots().is_empty());
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn snapshots(&self) -> Vec<SnapshotView> {
+        if self.is_forked() {
+            return Vec::new();
+        }
+        let trxs = &self.inner.core.trxs;
+        let held = trxs.snapshots_held();
+        let last = trxs.last_seq();
+        let active = trxs.active();
+        let active: HashMap<TrxId, u64> = active
+            .iter()
+            .map(|trx| (trx.id(), trx.details().tag))
+            .collect();
+        let place = |held: HeldSnapshot| (held.seq, held.holder.trx);
+        // A cursor that was dropped in between has taken its own along.
+        let still = trxs.snapshots_held().into_iter();
+        let still = still.filter(|held| held.cursors > 0).map(place);
+        let still: HashSet<_> = still.collect();
+        let view = |held: HeldSnapshot| {
+            let tag = active.get(&held.holder.trx).copied();
+            SnapshotView {
+                transaction: held.holder.trx.0,
+                tag: tag.unwrap_or_default(),
+                age: held
+                    .holder
+                    .begun
+                    .map_or(Duration::ZERO, |begun| begun.elapsed()),
+                commits_since: last.saturating_sub(held.seq),
+                count: held.count,
+                cursors: held.cursors,
+                is_left_over: tag.is_none(),
+                thread: held.thread,
+            }
+        };
+        // What has ended and has no cursor is about to let go of its own.
+        let of_transactions = held.into_iter().filter(|held| {
+            held.holder != Holder::ENGINE
+                && (active.contains_key(&held.holder.trx)
+                    || still.contains(&(held.seq, held.holder.trx)))
+        });
+        of_transactions.map(view).collect()
     }
 
     /// Whether a transaction has the statement lock of a table

@@ -9,7 +9,7 @@ use crate::counters::Counter;
 use crate::locks::LockMode;
 use crate::mvcc::interrupt::Interrupt;
 use crate::mvcc::isolation::Isolation;
-use crate::mvcc::system::Snapshot;
+use crate::mvcc::system::{HolderPart, Snapshot};
 use crate::paranoid::paranoid;
 use crate::rows::batch::{Batch, Row};
 use crate::rows::change::remove_dead_rows;
@@ -244,8 +244,12 @@ impl<'c> Iterator for RowsIter<'c> {
     }
 }
 
-/// Rows of a range in key order, or in reverse. See the module. As an iterator it ends behind an
-/// error; [`next_row`](Self::next_row) tries again.
+/// Rows of a range in key order, or in reverse. As an iterator it ends behind an error;
+/// [`next_row`](Self::next_row) tries again.
+///
+/// It has a snapshot of its own until it is dropped, and can be read when its transaction is over.
+/// As long as it is there nothing is purged that it may see:
+/// [`Database::snapshots`](crate::Database::snapshots) finds one that was forgotten.
 pub struct Cursor {
     core: Arc<Core>,
     tree: Tree,
@@ -697,7 +701,7 @@ impl Transaction {
             inner = self.active()?;
         }
         // Of a range that is locked the newest versions are the ones to read.
-        let snapshot = self.snapshot_of(&mut inner);
+        let snapshot = self.snapshot_of(&mut inner, HolderPart::Cursor);
         tree.check_complete_at(snapshot.seq())?;
         Ok(snapshot)
     }

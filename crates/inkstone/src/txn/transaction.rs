@@ -28,10 +28,10 @@ use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::interrupt::Interrupt;
 use crate::mvcc::isolation::Isolation;
-use crate::mvcc::system::{Details, Snapshot};
+use crate::mvcc::system::{Details, Holder, HolderPart, Snapshot};
 use crate::options::Durability;
 use crate::paranoid::{CheckedGuard, paranoid};
-use crate::sync::{Instant, Mutex};
+use crate::sync::{Instant, Mutex, thread};
 use crate::txn::core::Core;
 use crate::txn::pending::PendingCommit;
 use crate::txn::rollback::undo_until;
@@ -64,6 +64,7 @@ use std::time::Duration;
 pub struct Transaction {
     pub(crate) core: Arc<Core>,
     pub(crate) shared: Arc<Shared>,
+    begun: Option<Instant>,
     isolation: Isolation,
     pub(crate) interrupt: Option<Interrupt>,
     lock_wait_timeout: Mutex<Duration>,
@@ -90,13 +91,17 @@ impl Transaction {
             .try_begin(core.trxs.next_trx_id())
             .ok_or(Error::TooManyTransactions)?;
         state.set_patient(!core.options.lock_wait_timeout.is_zero());
+        let mut begun = None;
         state.set_details(|details| {
-            details.begun = Some(Instant::now());
+            begun = Some(Instant::now());
+            details.begun = begun;
             details.isolation = isolation;
+            details.thread = Some(thread::current());
         });
         Ok(Self {
             core: core.clone(),
             shared: Shared::new(state),
+            begun,
             isolation,
             interrupt: None,
             lock_wait_timeout: Mutex::new(core.options.lock_wait_timeout),
@@ -106,6 +111,14 @@ impl Transaction {
     /// Its id.
     pub fn id(&self) -> inkstone_format::TrxId {
         self.shared.state.id()
+    }
+
+    /// As the snapshots that it takes know it.
+    fn holder(&self) -> Holder {
+        Holder {
+            trx: self.id(),
+            begun: self.begun,
+        }
     }
 
     /// Its isolation level.
@@ -171,7 +184,7 @@ impl Transaction {
     /// As [`Transaction::take_snapshot`]; its number.
     pub(crate) fn keep_snapshot(&self) -> Result<u64> {
         let mut inner = self.active()?;
-        Ok(self.snapshot_of(&mut inner).seq())
+        Ok(self.snapshot_of(&mut inner, HolderPart::Own).seq())
     }
 
     /// The inner state of a transaction that may still work.
@@ -203,15 +216,16 @@ impl Transaction {
             || inner.statement.is_some() && !self.isolation.locks_reads();
         kept.then(|| {
             let snapshot = &mut inner.snapshot;
-            &*snapshot.get_or_insert_with(|| self.core.trxs.snapshot())
+            &*snapshot
+                .get_or_insert_with(|| self.core.trxs.snapshot_for(self.holder(), HolderPart::Own))
         })
     }
 
-    /// The snapshot for a call.
-    pub(crate) fn snapshot_of(&self, inner: &mut Inner) -> Snapshot {
+    /// The snapshot for a call, or for a cursor.
+    pub(crate) fn snapshot_of(&self, inner: &mut Inner, of: HolderPart) -> Snapshot {
         match self.kept_snapshot(inner) {
-            Some(snapshot) => snapshot.clone(),
-            None => self.core.trxs.snapshot(),
+            Some(snapshot) => snapshot.clone_for(of),
+            None => self.core.trxs.snapshot_for(self.holder(), of),
         }
     }
 
@@ -219,7 +233,7 @@ impl Transaction {
     /// writes.
     pub(crate) fn pin_snapshot(&self, inner: &mut Inner) {
         if self.isolation.first_committer_wins() && inner.snapshot.is_none() {
-            inner.snapshot = Some(self.core.trxs.snapshot());
+            inner.snapshot = Some(self.core.trxs.snapshot_for(self.holder(), HolderPart::Own));
         }
     }
 

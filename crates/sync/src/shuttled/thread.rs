@@ -1,6 +1,6 @@
 //! Threads of shuttle.
 
-pub use shuttle::thread::{JoinHandle, current, yield_now};
+pub use shuttle::thread::{JoinHandle, Thread, current, yield_now};
 pub use std::thread::panicking;
 
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! Threads under the scheduler. What a scheduled thread starts is scheduled.
 
-pub use std::thread::{current, panicking};
+pub use std::thread::{Thread, current, panicking};
 
 use super::context::{Context, Place, cost, current as me, point};
 use super::scheduler::{Key, Scheduler, Status, Wait};

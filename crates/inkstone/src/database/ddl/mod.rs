@@ -81,7 +81,9 @@ impl Database {
     }
 
     /// Drops a table, durably: its rows are gone, and its file is removed. Open handles of the
-    /// table get [`Error::NotFound`] from then on.
+    /// table get [`Error::NotFound`] from then on. It waits for no transaction: one that has
+    /// changed the table goes on, its other changes can be committed, and those of the table are
+    /// gone whatever becomes of it. A program that does not want that keeps its writers away.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let inner = &self.inner;
         let _ddl = inner.begin_ddl()?;

@@ -68,7 +68,9 @@ pub use trx::{Details, TreeKey, TrxState, TrxStatus};
 
 use crate::counters::{STRIPES, thread_stripe};
 use crate::paranoid::{Check, Checked, MANY, paranoid};
+use crate::sync::Instant;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::thread::{self, Thread};
 use crossbeam_utils::CachePadded;
 use inkstone_format::{Lsn, TrxId};
 use std::cmp::Reverse;
@@ -128,19 +130,141 @@ impl Check for ActiveShard {
     }
 }
 
-/// Live snapshot numbers, ascending (as `next` never shrinks), with how many have each.
+/// Live snapshots, ascending by number (as `next` never shrinks) and transaction.
 #[derive(Debug, Default)]
-struct LiveSnapshots(VecDeque<(u64, u32)>);
+struct LiveSnapshots(VecDeque<LiveSnapshot>);
+
+/// The snapshots of one number that one transaction has, itself and in cursors.
+#[derive(Debug)]
+struct LiveSnapshot {
+    seq: u64,
+    holder: Holder,
+    /// The thread that took the first of them.
+    thread: Thread,
+    count: u32,
+    /// How many of them are cursors'.
+    cursors: u32,
+}
+
+impl LiveSnapshot {
+    fn place(&self) -> (u64, TrxId) {
+        (self.seq, self.holder.trx)
+    }
+
+    fn add(&mut self, of: HolderPart) {
+        self.count += 1;
+        self.cursors += u32::from(of == HolderPart::Cursor);
+    }
+
+    fn take(&mut self, of: HolderPart) {
+        let of_cursor = u32::from(of == HolderPart::Cursor);
+        paranoid!(
+            self.count > 0 && self.cursors >= of_cursor,
+            "{self:?} is left once too often, by a {of:?}"
+        );
+        self.count -= 1;
+        self.cursors -= of_cursor;
+    }
+}
+
+impl LiveSnapshots {
+    /// Where the snapshots of a number are that a transaction has, or would stand.
+    fn find(&self, place: (u64, TrxId)) -> std::result::Result<usize, usize> {
+        self.0.binary_search_by_key(&place, LiveSnapshot::place)
+    }
+
+    fn enter(&mut self, seq: u64, holder: Holder, of: HolderPart) {
+        paranoid!(
+            holder != Holder::ENGINE || of == HolderPart::Own,
+            "a cursor over snapshot {seq} without a transaction"
+        );
+        let place = (seq, holder.trx);
+        let at = match self.0.back() {
+            Some(last) if place <= last.place() => self.find(place),
+            _ => Err(self.0.len()),
+        };
+        match at {
+            Ok(at) => self.0[at].add(of),
+            Err(at) => {
+                let thread = thread::current();
+                let live = LiveSnapshot {
+                    seq,
+                    holder,
+                    thread,
+                    count: 1,
+                    cursors: u32::from(of == HolderPart::Cursor),
+                };
+                self.0.insert(at, live);
+            }
+        }
+    }
+
+    /// The entry of a snapshot that is in force.
+    fn known(&self, place: (u64, TrxId)) -> Option<usize> {
+        let at = self.find(place);
+        crate::invariant!(at.is_ok(), "snapshot {place:?} is not registered");
+        at.ok()
+    }
+}
+
+/// For which transaction a snapshot is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number; 0 of what is no transaction.
+    pub trx: TrxId,
+    /// When it began.
+    pub begun: Option<Instant>,
+}
+
+impl Holder {
+    /// The engine itself, for a moment.
+    pub const ENGINE: Self = Self {
+        trx: TrxId(0),
+        begun: None,
+    };
+}
+
+/// What of a transaction has a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HolderPart {
+    /// The transaction itself, or a call of it.
+    Own,
+    /// A cursor, which may outlive the transaction.
+    Cursor,
+}
+
+/// Snapshots in force that one transaction has, of one number.
+#[derive(Clone, Debug)]
+pub struct HeldSnapshot {
+    /// Their number.
+    pub seq: u64,
+    /// Whose they are.
+    pub holder: Holder,
+    /// The name of the thread that took the first of them.
+    pub thread: Option<String>,
+    /// How many.
+    pub count: u32,
+    /// How many of them are cursors'.
+    pub cursors: u32,
+}
 
 impl Check for LiveSnapshots {
     fn check(&self) {
         let mut before = None;
-        for &(seq, count) in self.0.iter().rev().take(MANY) {
+        for live in self.0.iter().rev().take(MANY) {
+            let place = live.place();
             paranoid!(
-                count > 0 && before.is_none_or(|before| seq < before),
-                "snapshot {seq} held {count} times, before {before:?}"
+                live.count > 0 && before.is_none_or(|before| place < before),
+                "snapshot {place:?} held {} times, before {before:?}",
+                live.count
             );
-            before = Some(seq);
+            paranoid!(
+                live.cursors <= live.count,
+                "of {} snapshots {} are of cursors",
+                live.count,
+                live.cursors
+            );
+            before = Some(place);
         }
     }
 }
@@ -150,40 +274,32 @@ impl Check for LiveSnapshots {
 struct SnapshotShard(Checked<LiveSnapshots>);
 
 impl SnapshotShard {
-    fn enter(&self, next: &AtomicU64) -> u64 {
-        let live = &mut self.0.lock().0;
+    fn enter(&self, next: &AtomicU64, holder: Holder, of: HolderPart) -> u64 {
+        let live = &mut *self.0.lock();
         let seq = next.load(Ordering::SeqCst);
         preemption_point();
         paranoid!(
-            live.back().is_none_or(|&(last, _)| last <= seq),
+            live.0.back().is_none_or(|last| last.seq <= seq),
             "snapshot {seq} after {:?}",
-            live.back()
+            live.0.back()
         );
-        match live.back_mut() {
-            Some((last, count)) if *last == seq => *count += 1,
-            _ => live.push_back((seq, 1)),
-        }
+        live.enter(seq, holder, of);
         seq
     }
 
-    fn enter_again(&self, seq: u64) {
-        let live = &mut self.0.lock().0;
-        let at = live.binary_search_by_key(&seq, |&(seq, _)| seq);
-        crate::invariant!(at.is_ok(), "snapshot {seq} is not registered");
-        if let Ok(at) = at {
-            live[at].1 += 1;
+    fn enter_again(&self, place: (u64, TrxId), of: HolderPart) {
+        let live = &mut *self.0.lock();
+        if let Some(at) = live.known(place) {
+            live.0[at].add(of);
         }
     }
 
-    fn leave(&self, seq: u64) {
-        let live = &mut self.0.lock().0;
-        let at = live.binary_search_by_key(&seq, |&(seq, _)| seq);
-        crate::invariant!(at.is_ok(), "snapshot {seq} is not registered");
-        if let Ok(at) = at {
-            paranoid!(live[at].1 > 0, "snapshot {seq} is left once too often");
-            live[at].1 -= 1;
-            if live[at].1 == 0 {
-                live.remove(at);
+    fn leave(&self, place: (u64, TrxId), of: HolderPart) {
+        let live = &mut *self.0.lock();
+        if let Some(at) = live.known(place) {
+            live.0[at].take(of);
+            if live.0[at].count == 0 {
+                live.0.remove(at);
             }
         }
     }
@@ -193,6 +309,8 @@ impl SnapshotShard {
 #[derive(Debug)]
 pub struct Snapshot {
     seq: u64,
+    trx: TrxId,
+    of: HolderPart,
     shard: Arc<CachePadded<SnapshotShard>>,
 }
 
@@ -206,22 +324,28 @@ impl Snapshot {
     pub fn sees(&self, me: TrxId, trx: &TrxState) -> bool {
         trx.id() == me || trx.is_visible_at(self.seq)
     }
-}
 
-impl Clone for Snapshot {
-    /// A second snapshot of the same number; each is in force by itself.
-    fn clone(&self) -> Self {
-        self.shard.enter_again(self.seq);
+    /// A second snapshot of the same number, for a part of its holder; each is in force by itself.
+    pub fn clone_for(&self, of: HolderPart) -> Self {
+        self.shard.enter_again((self.seq, self.trx), of);
         Self {
             seq: self.seq,
+            trx: self.trx,
+            of,
             shard: self.shard.clone(),
         }
     }
 }
 
+impl Clone for Snapshot {
+    fn clone(&self) -> Self {
+        self.clone_for(self.of)
+    }
+}
+
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.shard.leave(self.seq);
+        self.shard.leave((self.seq, self.trx), self.of);
     }
 }
 
@@ -371,11 +495,40 @@ impl TrxSystem {
 
     /// A snapshot of everything that has committed, in force until it is dropped.
     pub fn snapshot(&self) -> Snapshot {
+        self.snapshot_for(Holder::ENGINE, HolderPart::Own)
+    }
+
+    /// As [`TrxSystem::snapshot`], for a transaction.
+    #[inline]
+    pub fn snapshot_for(&self, holder: Holder, of: HolderPart) -> Snapshot {
         let shard = &self.snapshots[thread_stripe()];
         Snapshot {
-            seq: shard.enter(&self.next),
+            seq: shard.enter(&self.next, holder, of),
+            trx: holder.trx,
+            of,
             shard: shard.clone(),
         }
+    }
+
+    /// All snapshots in force, the oldest first.
+    pub fn snapshots_held(&self) -> Vec<HeldSnapshot> {
+        let mut all = Vec::new();
+        for shard in &self.snapshots {
+            let live = shard.0.lock();
+            all.extend(live.0.iter().map(|live| HeldSnapshot {
+                seq: live.seq,
+                holder: live.holder,
+                thread: live.thread.name().map(str::to_owned),
+                count: live.count,
+                cursors: live.cursors,
+            }));
+        }
+        all.sort_by_key(|held| (held.seq, held.holder.trx));
+        paranoid!(
+            all.iter().all(|held| held.cursors <= held.count),
+            "snapshots are counted wrongly: {all:?}"
+        );
+        all
     }
 
     /// A lower bound of all snapshots, living or to be taken (promise 2); the latest commit
@@ -384,7 +537,7 @@ impl TrxSystem {
         let next = self.next.load(Ordering::SeqCst);
         let oldest_of = |shard: &SnapshotShard| {
             preemption_point();
-            shard.0.lock().0.front().map(|&(seq, _)| seq)
+            shard.0.lock().0.front().map(|first| first.seq)
         };
         let oldest = self.snapshots.iter().filter_map(|shard| oldest_of(shard));
         oldest.fold(next, u64::min)

@@ -85,6 +85,8 @@ pub struct Details {
     pub isolation: Isolation,
     /// What [`Transaction::set_tag`](crate::Transaction::set_tag) said.
     pub tag: u64,
+    /// The thread that began it; `None` for one that recovery found.
+    pub thread: Option<thread::Thread>,
     /// The owner that [`LockWaitHooks`](crate::LockWaitHooks) are told of; 0 for none.
     pub(crate) owner: usize,
     /// How many hold its owner.
