@@ -70,6 +70,10 @@
 //!
 //! # Modules
 //!
+//! With the feature `tracing` the library tells subscribers of the crate `tracing` of openings,
+//! checkpoints, waits (those of 100 ms and longer as warnings, with their reason) and errors, under
+//! the target `inkstone`.
+//!
 //! Programs need what is listed here, and [`typed`]. The tools and tests of this repository see
 //! more of the engine, with the feature `internals`: that changes without notice. `ARCHITECTURE.md`
 //! walks through the modules, `docs/format.md` describes every byte on disk.
@@ -111,6 +115,7 @@ mod sort;
 mod space;
 mod storage;
 mod store;
+mod trace;
 mod txn;
 pub mod typed;
 mod unlogged;

@@ -38,6 +38,7 @@ use crate::mutants::{self, Mutant};
 use crate::paranoid::{MANY, paranoid};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::trace;
 use crate::{Error, Result};
 use inkstone_format::control::Control;
 use inkstone_format::record::Record;
@@ -209,6 +210,7 @@ impl Inner {
 
     /// Writes a checkpoint, if the occasion wants one.
     pub(crate) fn checkpoint(&self, occasion: Occasion) -> Result<()> {
+        let begun = trace::Begun::now();
         let (core, log) = (&self.core, &self.core.storage.log);
         let mut state = self.checkpoints.state.lock();
         let old = state.control.current().clone();
@@ -294,6 +296,8 @@ impl Inner {
         core.storage.counters.add(Counter::Checkpoints, 1);
         log.set_checkpoint(checkpoint);
         log.set_keep_from(scan_start);
+        drop(state);
+        trace::checkpoint(checkpoint.0, scan_start.0, &begun);
         Ok(())
     }
 

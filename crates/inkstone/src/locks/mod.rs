@@ -89,6 +89,7 @@ use crate::paranoid::{Check, Checked, MANY, ON, paranoid};
 use crate::poison::Poison;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{HashMap, Instant};
+use crate::trace;
 use crate::{Error, Result};
 use crossbeam_utils::CachePadded;
 use inkstone_format::TrxId;
@@ -769,6 +770,7 @@ impl LockTable {
         if matches!(result, Err(Error::Deadlock)) {
             self.graph.tell_of_deadlock(me);
         }
+        trace::lock_wait(me.id().0, &result);
         result
     }
 

@@ -11,6 +11,7 @@
 pub(crate) mod syncs;
 
 use crate::sync::OnceLock;
+use crate::trace;
 use crate::{Error, Result};
 use inkstone_io::process::Owner;
 use std::path::Path;
@@ -64,8 +65,16 @@ impl Poison {
 
     /// Poisons the engine (the first reason stays) and returns the error that callers get.
     pub fn set(&self, reason: impl std::fmt::Display) -> Error {
-        let poisoned = || End::Poisoned(reason.to_string().into());
-        self.shared.end.get_or_init(poisoned).error()
+        let mut is_first = false;
+        let end = self.shared.end.get_or_init(|| {
+            is_first = true;
+            End::Poisoned(reason.to_string().into())
+        });
+        let error = end.error();
+        if is_first {
+            trace::poisoned(&error);
+        }
+        error
     }
 
     /// The database was closed: later calls get [`Error::Closed`], or the poison if there is one.

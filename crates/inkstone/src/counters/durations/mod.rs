@@ -15,6 +15,7 @@
 
 use crate::paranoid::paranoid;
 use crate::sync::Instant;
+use crate::trace;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -205,13 +206,16 @@ impl Default for Durations {
 impl Durations {
     pub fn begin(&self, timed: Timed) -> Timing<'_> {
         Timing {
-            histogram: &self.0[timed as usize],
+            durations: self,
+            timed,
             since: Instant::now(),
         }
     }
 
     pub fn record(&self, timed: Timed, took: Duration) {
+        let (_, name, help) = DURATIONS[timed as usize];
         self.0[timed as usize].record(took);
+        trace::waited((name, help), took);
     }
 
     pub fn histogram(&self) -> Vec<DurationBucket> {
@@ -232,13 +236,14 @@ impl Durations {
 #[must_use = "dropped at once it records nothing that took time"]
 #[derive(Debug)]
 pub struct Timing<'c> {
-    histogram: &'c Histogram,
+    durations: &'c Durations,
+    timed: Timed,
     since: Instant,
 }
 
 impl Drop for Timing<'_> {
     fn drop(&mut self) {
-        self.histogram.record(self.since.elapsed());
+        self.durations.record(self.timed, self.since.elapsed());
     }
 }
 

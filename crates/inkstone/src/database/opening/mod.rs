@@ -49,6 +49,7 @@ use super::Database;
 use crate::options::Options;
 use crate::recovery::Progress;
 use crate::sync::Instant;
+use crate::trace;
 use crate::{Error, Result};
 use inkstone_io::Vfs;
 use inkstone_io::process::{self, Threaded};
@@ -79,6 +80,16 @@ pub(super) fn open(
     salvaged: Option<Vec<LeftOut>>,
     progress: &dyn Fn(Progress),
 ) -> Result<Database> {
+    trace::opening(path, || open_untold(vfs, path, options, salvaged, progress))
+}
+
+fn open_untold(
+    vfs: Arc<dyn Vfs>,
+    path: &Path,
+    options: Options,
+    salvaged: Option<Vec<LeftOut>>,
+    progress: &dyn Fn(Progress),
+) -> Result<Database> {
     let begin = Instant::now();
     if process::lacks_threads() {
         return Err(Error::Forked);
@@ -89,9 +100,17 @@ pub(super) fn open(
         Found::Database(mut locked) => {
             locked.site.options.transactions.rows_may_be_lost = salvaged.is_some();
             locked.report.left_out = salvaged.unwrap_or_default();
-            let scanned = locked.settle()?.scan(progress)?;
-            scanned.repair()?.redo()?.undo()?.tidy()?
+            let settled = trace::stage("settle", || locked.settle())?;
+            let scanned = trace::stage("scan", || settled.scan(progress))?;
+            let repaired = trace::stage("repair", || scanned.repair())?;
+            let redone = trace::stage("redo", || repaired.redo())?;
+            let undone = trace::stage("undo", || redone.undo())?;
+            trace::stage("tidy", || undone.tidy())?
         }
     };
-    complete.run(threaded, begin)
+    let db = complete.run(threaded, begin)?;
+    let report = db.open_report();
+    let losers = report.recovered.as_ref().map_or(0, |done| done.losers);
+    trace::opened(report.created, report.clean, losers, report.milliseconds);
+    Ok(db)
 }
