@@ -25,9 +25,9 @@
 //!
 //! # Parts
 //! `ring` (memory), `flush` (group commit), `pipeline` (the state that its threads share), `group`
-//! (threads that wait for the same flush), `wakers` (futures that wait), `flight` (a write on the disk), `segments` (files),
-//! `background` (thread `ink-log`), `full` (threads that wait for a checkpoint), `reader`, `ahead`
-//! (thread `ink-log-ahead`, which reads for it).
+//! (threads that wait for the same flush), `wakers` (futures that wait), `flight` (a write on the
+//! disk), `segments` (files), `background` (thread `ink-log`), `full` (threads that wait for a
+//! checkpoint), `reader`, `ahead` (thread `ink-log-ahead`, which reads for it).
 //!
 //! # Not promised
 //! Frames that were not awaited may be lost by a crash, and some later ones kept.

@@ -94,8 +94,9 @@ impl PendingCommit {
 impl Future for PendingCommit {
     type Output = Result<()>;
 
-    /// Ready as was said when the transaction committed. [`Error::Poisoned`](crate::Error::Poisoned): the log has failed,
-    /// and the outcome is left to recovery.
+    /// Ready as was said when the transaction committed.
+    /// [`Error::Poisoned`](crate::Error::Poisoned): the log has failed, and the outcome is left to
+    /// recovery.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.get_mut();
         let synced = match this.durability {
