@@ -197,7 +197,8 @@ pub enum Error {
 /// ```
 /// use inkstone::{Database, Error, ErrorKind, Isolation, Options, Result};
 ///
-/// /// Moves one from a to b, as often as other transactions are in the way.
+/// /// Moves one from a to b, as often as other transactions are in the way. (As does
+/// /// `Database::transact`, which pauses between the attempts.)
 /// fn transfer(db: &Database) -> Result<()> {
 ///     let accounts = db.table("accounts")?;
 ///     loop {
@@ -274,6 +275,17 @@ impl Error {
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Poisoned(_) | Self::Closed | Self::Forked => ErrorKind::Gone,
         }
+    }
+
+    /// Whether the transaction, rolled back and repeated from its beginning, may succeed with
+    /// nothing else done: another one came first. So of [`Error::Deadlock`],
+    /// [`Error::WriteConflict`] and [`Error::TableChanged`]. Not of [`Error::LockTimeout`] and
+    /// [`Error::LockNotAvailable`], which have waited as long as they were to: the transaction goes
+    /// on, and the program decides; nor of [`Error::TooManyTransactions`], as transactions that
+    /// were forgotten do not end by themselves. [`Database::transact`](crate::Database::transact)
+    /// repeats what this says.
+    pub fn is_retryable(&self) -> bool {
+        self.kind() == ErrorKind::Conflict
     }
 
     /// An I/O failure; a full disk becomes [`Error::DiskFull`], and a refusal says what is needed.

@@ -65,6 +65,9 @@
 //! | [`Error::OtherDatabase`] | a handle of another open database was given to the call, which did nothing; the transaction goes on |
 //! | [`Error::Closed`] | the database was closed; what was not committed is undone |
 //!
+//! [`Database::transact`] repeats a transaction while others are in its way
+//! ([`Error::is_retryable`]).
+//!
 //! Broken invariants, which would be bugs of Inkstone, abort the process rather than write wrong
 //! bytes.
 //!
@@ -129,7 +132,8 @@ pub use catalog::{Reference, ReferenceAction};
 pub use counters::{DurationBucket, DurationSummary};
 pub use database::{
     ChangeTracker, ChangedRows, Database, Export, LeftOut, LockState, LockView, Metric, OpenReport,
-    Recovered, SnapshotView, TableReport, TableStatistics, TransactionView, TreeEstimates,
+    Recovered, SnapshotView, TableReport, TableStatistics, TransactOptions, TransactionView,
+    TreeEstimates,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use inkstone_format::{Corrupt, Lsn, PageId, TrxId};

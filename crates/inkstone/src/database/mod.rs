@@ -7,7 +7,7 @@
 //! | `pool_ends` | the log and the files as the buffer pool sees them |
 //! | `temporary` | databases that end with their process |
 //! | `tables` | tables and their trees |
-//! | `rows` | rows through a transaction |
+//! | `transact` | transactions that are repeated while others are in their way |
 //! | `ddl` | creating, dropping, renaming tables |
 //! | `changes` | which rows change while an index is built |
 //! | `references` | which tables refer to which |
@@ -32,6 +32,7 @@ mod shrink;
 mod status;
 mod tables;
 mod temporary;
+mod transact;
 mod transfer;
 mod watch;
 
@@ -39,6 +40,7 @@ pub use changes::{ChangeTracker, ChangedRows};
 pub use inspect::{TableReport, TableStatistics, TreeEstimates};
 pub use opening::{LeftOut, OpenReport, Recovered};
 pub use status::Metric;
+pub use transact::TransactOptions;
 pub use transfer::Export;
 pub use watch::{LockState, LockView, SnapshotView, TransactionView};
 

@@ -289,7 +289,10 @@ impl Transaction {
                 &own
             }
         };
-        tree.check_complete_at(snapshot.seq())?;
+        if let Err(error) = tree.check_complete_at(snapshot.seq()) {
+            inner.had_conflict = true;
+            return Err(error);
+        }
         let mut seen = Seen {
             value: std::mem::take(value),
             ..Seen::default()

@@ -702,7 +702,8 @@ impl Transaction {
         }
         // Of a range that is locked the newest versions are the ones to read.
         let snapshot = self.snapshot_of(&mut inner, HolderPart::Cursor);
-        tree.check_complete_at(snapshot.seq())?;
-        Ok(snapshot)
+        let complete = tree.check_complete_at(snapshot.seq());
+        inner.had_conflict |= complete.is_err();
+        complete.map(|()| snapshot)
     }
 }

@@ -106,6 +106,8 @@ pub(crate) struct Inner {
     pub xid: Option<Vec<u8>>,
     /// Whether the database itself has begun it.
     pub is_own: bool,
+    /// Whether a statement has failed as another transaction came first.
+    pub had_conflict: bool,
     /// Where its undo is.
     pub undo_place: UndoPlace,
     /// Tablespaces whose long values are to be looked through if something was undone.
@@ -138,6 +140,7 @@ impl Inner {
             last_insert: None,
             xid: None,
             is_own: false,
+            had_conflict: false,
             undo_place: UndoPlace::default(),
             long_values: Vec::new(),
             orphans: false,

@@ -237,6 +237,12 @@ impl Transaction {
         }
     }
 
+    /// Whether a statement has failed with an error that [`is_retryable`](Error::is_retryable),
+    /// whatever the program has made of it.
+    pub(crate) fn had_conflict(&self) -> bool {
+        self.shared.inner.lock().had_conflict
+    }
+
     /// Fails if the transaction was interrupted.
     pub(crate) fn check_interrupt(&self) -> Result<()> {
         self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)
@@ -248,6 +254,7 @@ impl Transaction {
         mut inner: CheckedGuard<'_, Inner>,
         result: Result<T>,
     ) -> Result<T> {
+        inner.had_conflict |= result.as_ref().is_err_and(Error::is_retryable);
         if matches!(result, Err(Error::Deadlock)) {
             self.roll_back(&mut inner)?;
         }
