@@ -37,6 +37,12 @@
 //! freely, and many threads may read and write one table at once, each with a transaction of its
 //! own.
 //!
+//! A thread that has two transactions at once, and wants with one what the other has locked, waits
+//! for itself: no deadlock that could be seen, but a wait until [`Error::LockTimeout`]. Hence
+//! `lock_wait_timeout_ms` is 5 seconds by default, not a server's 50: a program's transactions are
+//! mostly short, and an error that comes soon is found soon. Debug builds say it on stderr after a
+//! quarter of a second. [`Transaction::set_lock_wait_timeout`] gives a transaction more.
+//!
 //! # Durability
 //!
 //! | [`Durability`] | commit returns when | the process is killed | power loss |

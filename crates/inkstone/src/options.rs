@@ -292,7 +292,7 @@ options! {
     open_files: u64 = 0, "Files of tables that are open at once at most; the others are opened when they are used. At least 10 (0: half of the files that the process may have open, at most 16384)";
     io_backend: IoBackend = IoBackend::Auto, "auto, posix or io_uring";
     fast_shutdown: Shutdown = Shutdown::Fast, "What closing does: 0 purges and rolls back what is left, then as 1; 1 writes all pages, so that the next opening needs no recovery; 2 writes only the log, and the next opening recovers";
-    lock_wait_timeout_ms: u64 = 50_000, "Milliseconds that a statement waits for a row lock";
+    lock_wait_timeout_ms: u64 = 5_000, "Milliseconds that a statement waits for a row lock, where its transaction does not say otherwise";
     lock_memory_max: u64 = 64 << 20, "Bytes of one transaction's locks in one tree, beyond which neighbouring ones are joined to ranges, which lock more (0: whatever can be joined)";
     version_store_memory: u64 = 64 << 20, "Bytes of old versions kept in memory; more go to a temporary file";
     read_only: bool = false, "Nothing on disk is changed: what recovery does stays in memory, and every write is refused";

@@ -602,3 +602,38 @@ fn a_queue_is_listed_in_its_order() {
         });
     });
 }
+
+/// Two transactions of one thread: nothing ends the wait but the timeout, so a debug build says it.
+#[test]
+fn a_thread_that_waits_for_itself_is_told() {
+    const NAME: &str = "a_thread_that_waits_for_itself_is_told";
+    if let Some(dir) = common::child_dir() {
+        let db = Database::open(dir, common::options()).unwrap();
+        let table = db.create_table("t", &[]).unwrap();
+        let begin = || {
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            txn.set_lock_wait_timeout(Duration::from_millis(600));
+            txn
+        };
+        let (holder, waiter) = (begin(), begin());
+        holder.insert(&table, b"row", b"").unwrap();
+        holder.insert(&table, b"other", b"").unwrap();
+        std::thread::scope(|scope| {
+            // Another thread waits for a transaction that can go on: nothing to say.
+            scope.spawn(|| begin().insert(&table, b"other", b"").unwrap_err());
+        });
+        assert!(matches!(
+            waiter.insert(&table, b"row", b""),
+            Err(Error::LockTimeout { .. })
+        ));
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let output = common::child(NAME, dir.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let warnings = usize::from(cfg!(debug_assertions));
+    assert_eq!(said.matches("waits in vain").count(), warnings, "{said}");
+    let place = "waits for key 726f77 in tree primary of table t";
+    assert_eq!(said.contains(place), warnings == 1, "{said}");
+}

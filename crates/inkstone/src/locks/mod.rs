@@ -64,6 +64,7 @@ mod hooks;
 mod intervals;
 mod join;
 mod list;
+mod own_thread;
 mod points;
 mod request;
 mod statement;
@@ -828,11 +829,12 @@ impl LockTable {
 
     fn sleep(
         &self,
-        request: &Request,
+        request: &Arc<Request>,
         interrupt: Option<&Interrupt>,
         deadline: Instant,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
+        let mut says_own_thread = own_thread::SAID;
         loop {
             if request.trx.is_doomed() || request.is_granted() {
                 return Ok(());
@@ -847,6 +849,10 @@ impl LockTable {
             }
             request.trx.sleep(deadline.min(now + POISON_CHECK_INTERVAL));
             meanwhile()?;
+            if says_own_thread && request.since.elapsed() >= POISON_CHECK_INTERVAL {
+                says_own_thread = false;
+                self.warn_of_own_thread(request);
+            }
         }
     }
 

@@ -157,7 +157,8 @@ impl Transaction {
         }
     }
 
-    /// How long its statements wait for a row lock; at first the option `lock_wait_timeout_ms`.
+    /// How long its statements wait for a row lock; at first the option `lock_wait_timeout_ms`, by
+    /// default 5 seconds.
     /// With zero a statement that would wait fails at once, and is part of no deadlock.
     pub fn set_lock_wait_timeout(&self, timeout: Duration) {
         self.shared.state.set_patient(!timeout.is_zero());

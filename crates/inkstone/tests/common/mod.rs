@@ -118,13 +118,20 @@ pub fn ready_to_die() -> ! {
     }
 }
 
+/// The test of this name as a process of its own, in which [`child_dir`] is `dir`.
+pub fn child(test: &str, dir: &std::path::Path) -> std::process::Command {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child
+        .args([test, "--exact", "--nocapture"])
+        .env("INKSTONE_TEST_CHILD_DIR", dir);
+    child
+}
+
 /// Runs the test of this name in a process of its own, which is killed (SIGKILL) when it says that
 /// it is ready.
 pub fn killed(test: &str, dir: &std::path::Path) {
     use std::io::BufRead;
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--nocapture"])
-        .env("INKSTONE_TEST_CHILD_DIR", dir)
+    let mut child = child(test, dir)
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
