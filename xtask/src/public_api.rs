@@ -2,8 +2,8 @@
 //! is kept beside it.
 //!
 //! The listing is made from rustdoc's JSON, which only an unstable option writes: hence
-//! `RUSTC_BOOTSTRAP`. A line that goes or changes may break a program: Cargo's rules ask for a
-//! version that programs do not take by themselves.
+//! `RUSTC_BOOTSTRAP`. What the features for programs add is in it. A line that goes or changes may
+//! break a program: Cargo's rules ask for a version that programs do not take by themselves.
 
 use inkstone_testkit::build::{Result, root};
 use std::collections::BTreeSet;
@@ -44,6 +44,7 @@ fn listing() -> Result<Vec<String>> {
         .current_dir(root())
         .env("RUSTC_BOOTSTRAP", "1")
         .args(["rustdoc", "--quiet", "-p", "inkstone", "--lib"])
+        .args(["--features", "derive,serde"])
         .arg("--target-dir")
         .arg(&target)
         .args(["--", "-Zunstable-options", "--output-format", "json"]);

@@ -5,6 +5,7 @@
 //! | `bool`, `u8` to `u64`, `u128` | big-endian |
 //! | `i8` to `i64`, `i128` | big-endian, sign bit flipped |
 //! | `f32`, `f64` | IEEE bits; the sign bit flipped if it is clear, all bits if it is set. -0.0 < 0.0, NaNs at the ends |
+//! | `[u8; N]` | as they are |
 //! | bytes, strings | each 0 byte as `00 ff`, then `00 00`: a prefix sorts before what it begins |
 //! | `Option` | 0 for `None`, or 1 and the field: `None` sorts first |
 //! | [`Descending`] | the field's bytes, all bits flipped |
@@ -15,7 +16,15 @@
 use crate::Corrupt;
 use crate::codec::Reader;
 
-/// A value that can be written as bytes whose order is the value's.
+/// A value that can be written as bytes, and read back.
+///
+/// What implements it promises:
+/// - The bytes delimit themselves: `get` reads all that `put` has appended and no more, whatever
+///   follows. So fields can be put one after the other.
+/// - `get` panics on no bytes, and makes no more of them than they are worth: they come from a disk.
+///   [`Reader::corrupt`] is its error.
+///
+/// Values whose bytes sort as they do are [`Key`]s as well.
 pub trait Field: Sized {
     /// Appends the bytes.
     fn put(&self, out: &mut Vec<u8>);
@@ -40,9 +49,44 @@ pub trait Field: Sized {
     }
 }
 
+/// A [`Field`] whose bytes sort as its values do, compared as `memcmp` does: of two keys that are
+/// different neither's bytes begin with the other's, and the lesser key has the lesser bytes. Equal
+/// keys have equal bytes.
+pub trait Key: Field {}
+
+/// For `#[derive(Row)]`: how many fields of a row, or of one of an enum's variants, were written.
+/// The row has at least `required`, and the program knows `known`.
+#[doc(hidden)]
+pub fn row_fields(r: &mut Reader<'_>, name: &str, required: u8, known: u8) -> Result<u8, Corrupt> {
+    let found = r.u8()?;
+    if found > known {
+        return Err(r.corrupt(format!(
+            "{name} has {found} fields there, and this program knows {known}: a newer version of \
+             it wrote the row"
+        )));
+    }
+    if found < required {
+        return Err(r.corrupt(format!(
+            "{name} has {found} fields there, and this program needs {required}: those that came \
+             later want #[inkstone(default)]"
+        )));
+    }
+    Ok(found)
+}
+
+/// For derived enums: the number of a variant that the program does not know.
+#[doc(hidden)]
+pub fn unknown_variant(r: &Reader<'_>, name: &str, found: u8, known: u8) -> Corrupt {
+    r.corrupt(format!(
+        "variant {found} of {name}, of which this program knows {known}: a newer version of it \
+         wrote the row"
+    ))
+}
+
 macro_rules! integers {
     ($($type:ty, $flip:expr;)+) => {
-        $(impl Field for $type {
+        $(impl Key for $type {}
+        impl Field for $type {
             fn put(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&(*self ^ $flip).to_be_bytes());
             }
@@ -61,7 +105,8 @@ integers! {
 
 macro_rules! floats {
     ($($type:ty, $bits:ty;)+) => {
-        $(impl Field for $type {
+        $(impl Key for $type {}
+        impl Field for $type {
             fn put(&self, out: &mut Vec<u8>) {
                 const SIGN: $bits = 1 << (<$bits>::BITS - 1);
                 let bits = self.to_bits();
@@ -78,6 +123,7 @@ macro_rules! floats {
 
 floats! { f32, u32; f64, u64; }
 
+impl Key for bool {}
 impl Field for bool {
     fn put(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
@@ -91,13 +137,18 @@ impl Field for bool {
     }
 }
 
-fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+/// Appends how a string or byte string begins that begins with `bytes`.
+pub fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     for part in bytes.split_inclusive(|&b| b == 0) {
         out.extend_from_slice(part);
         if part.ends_with(&[0]) {
             out.push(0xff);
         }
     }
+}
+
+fn put_delimited(bytes: &[u8], out: &mut Vec<u8>) {
+    put_escaped(bytes, out);
     out.extend_from_slice(&[0, 0]);
 }
 
@@ -115,24 +166,37 @@ fn get_escaped(r: &mut Reader<'_>) -> Result<Vec<u8>, Corrupt> {
     }
 }
 
+impl<const N: usize> Key for [u8; N] {}
+impl<const N: usize> Field for [u8; N] {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self);
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Self, Corrupt> {
+        Ok(r.take(N)?.try_into().expect("as many as asked for"))
+    }
+}
+
+impl Key for Vec<u8> {}
 impl Field for Vec<u8> {
     fn put(&self, out: &mut Vec<u8>) {
-        put_escaped(self, out);
+        put_delimited(self, out);
     }
     fn get(r: &mut Reader<'_>) -> Result<Self, Corrupt> {
         get_escaped(r)
     }
 }
 
+impl Key for String {}
 impl Field for String {
     fn put(&self, out: &mut Vec<u8>) {
-        put_escaped(self.as_bytes(), out);
+        put_delimited(self.as_bytes(), out);
     }
     fn get(r: &mut Reader<'_>) -> Result<Self, Corrupt> {
         String::from_utf8(get_escaped(r)?).map_err(|_| r.corrupt("a string is not UTF-8"))
     }
 }
 
+impl<T: Key> Key for Option<T> {}
 impl<T: Field> Field for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -156,6 +220,7 @@ impl<T: Field> Field for Option<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Descending<T>(pub T);
 
+impl<T: Key> Key for Descending<T> {}
 impl<T: Field> Field for Descending<T> {
     fn put(&self, out: &mut Vec<u8>) {
         let start = out.len();
@@ -174,7 +239,8 @@ impl<T: Field> Field for Descending<T> {
 
 macro_rules! tuples {
     ($(($($name:ident)*),)+) => {
-        $(impl<$($name: Field),*> Field for ($($name,)*) {
+        $(impl<$($name: Key),*> Key for ($($name,)*) {}
+        impl<$($name: Field),*> Field for ($($name,)*) {
             #[expect(non_snake_case, reason = "one name for each type and field")]
             fn put(&self, out: &mut Vec<u8>) {
                 let ($($name,)*) = self;
@@ -189,6 +255,7 @@ macro_rules! tuples {
 
 tuples! { (A), (A B), (A B C), (A B C D), (A B C D E), (A B C D E F), (A B C D E F G), (A B C D E F G H), }
 
+impl Key for () {}
 impl Field for () {
     fn put(&self, _: &mut Vec<u8>) {}
     fn get(_: &mut Reader<'_>) -> Result<Self, Corrupt> {
@@ -225,6 +292,7 @@ mod tests {
             check(&Some(s.clone().into_bytes()), &Some(t.clone().into_bytes()));
             check(&(None::<u8>, s.clone()), &(Some(3), t.clone()));
             check(&(s, x), &(t, y));
+            check(&(a.0.to_be_bytes(), a.1), &(b.0.to_be_bytes(), b.1));
         }
 
         #[test]

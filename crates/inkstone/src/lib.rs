@@ -83,7 +83,8 @@
 //! checkpoints, waits (those of 100 ms and longer as warnings, with their reason) and errors, under
 //! the target `inkstone`.
 //!
-//! Programs need what is listed here, and [`typed`]. The tools and tests of this repository see
+//! Programs need what is listed here, and [`typed`], to which the features `derive` and `serde` add
+//! (`#[derive(Key, Row)]`, `typed::Serde`). The tools and tests of this repository see
 //! more of the engine, with the feature `internals`: that changes without notice. `ARCHITECTURE.md`
 //! walks through the modules, `docs/format.md` describes every byte on disk.
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use inkstone::typed::{Descending, Field, TypedTable};
+use inkstone::typed::{Descending, Key, TypedTable};
 use inkstone::{Database, Error, Isolation, Options};
 use std::ops::Bound;
 
@@ -209,7 +209,7 @@ fn an_index_is_filled_anew_after_a_kill() {
 /// sorted list of the rows says. `order` maps a value to one that sorts as it is to.
 fn check_ranges<I, O>(values: &[I], order: impl Fn(&I) -> O)
 where
-    I: Field + Clone + PartialEq + Send + Sync + std::fmt::Debug + 'static,
+    I: Key + Clone + PartialEq + Send + Sync + std::fmt::Debug + 'static,
     O: Ord,
 {
     let dir = tempfile::tempdir().unwrap();

@@ -2,6 +2,7 @@
 
 use super::Database;
 use crate::mvcc::Isolation;
+use crate::paranoid::paranoid;
 use crate::sync::{random_bits, thread};
 use crate::{Error, Result, Transaction};
 use std::time::Duration;
@@ -181,6 +182,10 @@ impl Database {
             Err(error) if had_conflict => return Attempt::Conflict(error),
             Err(error) => return Attempt::Over(Err(error)),
         };
+        paranoid!(
+            had_conflict || !txn.is_over(),
+            "a transaction without a conflict is over before its commit"
+        );
         match txn.commit() {
             Ok(()) => Attempt::Over(Ok(value)),
             // It was rolled back as a deadlock's victim, and `work` did not say so.
@@ -196,5 +201,7 @@ impl Database {
 /// A random time, so that two transactions in each other's way do not meet again.
 fn up_to(longest: Duration) -> Duration {
     let share = (random_bits() >> 32) as u32;
-    longest.mul_f64(f64::from(share) / f64::from(u32::MAX))
+    let pause = longest.mul_f64(f64::from(share) / f64::from(u32::MAX));
+    paranoid!(pause <= longest, "{pause:?} is longer than {longest:?}");
+    pause
 }

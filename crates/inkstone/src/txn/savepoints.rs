@@ -239,6 +239,22 @@ impl Transaction {
         Ok(())
     }
 
+    /// Runs reads that are to see one snapshot, as those of a statement do, in a statement of its
+    /// own if none is going on.
+    pub(crate) fn with_one_snapshot<T>(&self, read: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let begins = !self.isolation().keeps_snapshot() && self.active()?.statement.is_none();
+        if begins {
+            self.begin_statement()?;
+        }
+        let result = read(self);
+        if begins {
+            // A deadlock's victim has ended, and its statement with it.
+            let ended = self.end_statement();
+            return result.and_then(|read| ended.map(|()| read));
+        }
+        result
+    }
+
     fn forget_statement(&self, inner: &mut Inner) {
         inner.statement = None;
         self.release_statement_locks(inner);

@@ -244,6 +244,11 @@ impl Transaction {
         self.shared.inner.lock().had_conflict
     }
 
+    /// Whether it has ended, as a deadlock's victim has.
+    pub(crate) fn is_over(&self) -> bool {
+        self.shared.inner.lock().phase == Phase::Ended
+    }
+
     /// Fails if the transaction was interrupted.
     pub(crate) fn check_interrupt(&self) -> Result<()> {
         self.interrupt.as_ref().map_or(Ok(()), Interrupt::check)
