@@ -43,13 +43,33 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     };
     let implementation = implementation(name, &put, &get);
     let checks = fields().map(check);
+    let layout = layout(&item);
     Ok(quote! {
         #implementation
         #[automatically_derived]
-        impl ::inkstone::typed::Key for #name {}
+        impl ::inkstone::typed::Key for #name {
+            fn layout() -> ::std::string::String {
+                #layout
+            }
+        }
         #prefixes
         #(#checks)*
     })
+}
+
+/// A struct lies as a tuple of its fields does. An enum may get variants, so it says no more.
+fn layout(item: &Item<'_>) -> TokenStream {
+    match item {
+        Item::Struct(shape) => {
+            let types = shape.fields.iter().map(|field| field.ty);
+            quote! {
+                ::inkstone::typed::layout_of_fields(
+                    &[#(<#types as ::inkstone::typed::Key>::layout()),*]
+                )
+            }
+        }
+        Item::Enum(_) => quote!(::std::string::String::from("enum")),
+    }
 }
 
 /// An error at the field if its type is no key.

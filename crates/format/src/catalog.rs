@@ -1,12 +1,13 @@
 //! Rows of the catalog, which is tree 0 of tablespace 0: from a table's name to its definition.
 //!
-//! A definition: format u8 (1, or 2 with references), tablespace varint, number of trees varint,
+//! A definition: format u8 (1, 2 with references, or 3 with layouts), tablespace varint, number of trees varint,
 //! and for each tree its number varint and its name (varint length, UTF-8). Tree 0 is the clustered
 //! one. Format 2 goes on with the table's references (foreign keys): their number varint, and for
 //! each its name, the parent table's name, what becomes of children when a parent is deleted (u8)
 //! and when its key changes (u8): 0 restrict, 1 no action, 2 cascade, 3 set null; the number of
 //! columns varint, and for each its name in this table and in the parent. Names are as those of
-//! trees.
+//! trees. Format 3 goes on with the layouts of trees: their number varint, and for each the tree's
+//! number varint and a text (varint length, UTF-8).
 
 use crate::codec::{Reader, put_bytes, put_varint};
 use crate::header::PAGE_SIZE_MIN;
@@ -29,6 +30,7 @@ const _: () = assert!(NAME_LEN_MAX <= key_len_max(PAGE_SIZE_MIN));
 
 const DEFINITION_FORMAT: u8 = 1;
 const REFERENCES_FORMAT: u8 = 2;
+const LAYOUTS_FORMAT: u8 = 3;
 
 /// The most references of a table, and the most columns of one.
 pub const REFERENCES_MAX: usize = 4096;
@@ -123,27 +125,40 @@ pub struct TableDefinition {
     pub trees: Vec<(TreeId, String)>,
     /// Its references to other tables.
     pub references: Vec<Reference>,
+    /// What the layer above says of how keys lie in trees, for those that it has told; at most one
+    /// for each tree.
+    pub layouts: Vec<(TreeId, String)>,
 }
 
 impl TableDefinition {
     /// The catalog row's value.
     pub fn encode(&self) -> Vec<u8> {
         // An older version reads what has none.
-        let mut out = vec![if self.references.is_empty() {
-            DEFINITION_FORMAT
-        } else {
+        let format = if !self.layouts.is_empty() {
+            LAYOUTS_FORMAT
+        } else if !self.references.is_empty() {
             REFERENCES_FORMAT
-        }];
+        } else {
+            DEFINITION_FORMAT
+        };
+        let mut out = vec![format];
         put_varint(&mut out, u64::from(self.space.0));
         put_varint(&mut out, self.trees.len() as u64);
         for (id, name) in &self.trees {
             put_varint(&mut out, u64::from(id.0));
             put_bytes(&mut out, name.as_bytes());
         }
-        if !self.references.is_empty() {
+        if format >= REFERENCES_FORMAT {
             put_varint(&mut out, self.references.len() as u64);
             for reference in &self.references {
                 reference.encode(&mut out);
+            }
+        }
+        if format >= LAYOUTS_FORMAT {
+            put_varint(&mut out, self.layouts.len() as u64);
+            for (id, layout) in &self.layouts {
+                put_varint(&mut out, u64::from(id.0));
+                put_bytes(&mut out, layout.as_bytes());
             }
         }
         out
@@ -153,20 +168,25 @@ impl TableDefinition {
     pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, Corrupt> {
         let mut r = Reader::new(value);
         let format = r.u8()?;
-        if format != DEFINITION_FORMAT && format != REFERENCES_FORMAT {
+        if !(DEFINITION_FORMAT..=LAYOUTS_FORMAT).contains(&format) {
             return Err(r.corrupt(format!("table definition of format {format}")));
         }
         let space = SpaceId(r.varint_max(u64::from(u32::MAX), "tablespace")? as u32);
-        let count = r.varint_max(u64::from(TREES_MAX), "number of trees")?;
-        let mut trees = Vec::new();
-        for _ in 0..count {
-            let id = TreeId(r.varint_max(u64::from(TREES_MAX) - 1, "tree")? as u32);
-            trees.push((id, text(&mut r)?));
-        }
+        let trees = texts_of_trees(&mut r, "number of trees")?;
         let mut references = Vec::new();
-        if format == REFERENCES_FORMAT {
+        if format >= REFERENCES_FORMAT {
             for _ in 0..r.varint_max(REFERENCES_MAX as u64, "number of references")? {
                 references.push(Reference::decode(&mut r)?);
+            }
+        }
+        let mut layouts = Vec::new();
+        if format >= LAYOUTS_FORMAT {
+            layouts = texts_of_trees(&mut r, "number of layouts")?;
+            for (n, (id, _)) in layouts.iter().enumerate() {
+                let names = |(other, _): &(TreeId, String)| other == id;
+                if !trees.iter().any(names) || layouts[..n].iter().any(names) {
+                    return Err(r.corrupt(format!("layouts of tree {id}, which has none or two")));
+                }
             }
         }
         if trees.first().is_none_or(|(id, _)| *id != TreeId(0)) || !r.is_empty() {
@@ -181,6 +201,17 @@ impl TableDefinition {
             space,
             trees,
             references,
+            layouts,
         })
     }
+}
+
+/// Numbers of trees, each with a text.
+fn texts_of_trees(r: &mut Reader<'_>, what: &str) -> Result<Vec<(TreeId, String)>, Corrupt> {
+    let mut all = Vec::new();
+    for _ in 0..r.varint_max(u64::from(TREES_MAX), what)? {
+        let id = TreeId(r.varint_max(u64::from(TREES_MAX) - 1, "tree")? as u32);
+        all.push((id, text(r)?));
+    }
+    Ok(all)
 }

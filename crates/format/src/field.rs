@@ -52,7 +52,21 @@ pub trait Field: Sized {
 /// A [`Field`] whose bytes sort as its values do, compared as `memcmp` does: of two keys that are
 /// different neither's bytes begin with the other's, and the lesser key has the lesser bytes. Equal
 /// keys have equal bytes.
-pub trait Key: Field {}
+pub trait Key: Field {
+    /// What the bytes are, in words that stay the same for as long as the bytes do, such as
+    /// `(u32, String)`. A typed table's catalog keeps them for its keys and secondary keys, and
+    /// refuses a program whose words are others.
+    fn layout() -> String;
+}
+
+/// The layout of fields that lie one after the other; of one alone it is that one's.
+#[doc(hidden)]
+pub fn layout_of_fields(fields: &[String]) -> String {
+    match fields {
+        [one] => one.clone(),
+        several => format!("({})", several.join(", ")),
+    }
+}
 
 /// For `#[derive(Row)]`: how many fields of a row, or of one of an enum's variants, were written.
 /// The row has at least `required`, and the program knows `known`.
@@ -85,7 +99,11 @@ pub fn unknown_variant(r: &Reader<'_>, name: &str, found: u8, known: u8) -> Corr
 
 macro_rules! integers {
     ($($type:ty, $flip:expr;)+) => {
-        $(impl Key for $type {}
+        $(impl Key for $type {
+            fn layout() -> String {
+                stringify!($type).to_owned()
+            }
+        }
         impl Field for $type {
             fn put(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&(*self ^ $flip).to_be_bytes());
@@ -105,7 +123,11 @@ integers! {
 
 macro_rules! floats {
     ($($type:ty, $bits:ty;)+) => {
-        $(impl Key for $type {}
+        $(impl Key for $type {
+            fn layout() -> String {
+                stringify!($type).to_owned()
+            }
+        }
         impl Field for $type {
             fn put(&self, out: &mut Vec<u8>) {
                 const SIGN: $bits = 1 << (<$bits>::BITS - 1);
@@ -123,7 +145,12 @@ macro_rules! floats {
 
 floats! { f32, u32; f64, u64; }
 
-impl Key for bool {}
+impl Key for bool {
+    fn layout() -> String {
+        "bool".to_owned()
+    }
+}
+
 impl Field for bool {
     fn put(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
@@ -166,7 +193,12 @@ fn get_escaped(r: &mut Reader<'_>) -> Result<Vec<u8>, Corrupt> {
     }
 }
 
-impl<const N: usize> Key for [u8; N] {}
+impl<const N: usize> Key for [u8; N] {
+    fn layout() -> String {
+        format!("[u8; {N}]")
+    }
+}
+
 impl<const N: usize> Field for [u8; N] {
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self);
@@ -176,7 +208,12 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-impl Key for Vec<u8> {}
+impl Key for Vec<u8> {
+    fn layout() -> String {
+        "Vec<u8>".to_owned()
+    }
+}
+
 impl Field for Vec<u8> {
     fn put(&self, out: &mut Vec<u8>) {
         put_delimited(self, out);
@@ -186,7 +223,12 @@ impl Field for Vec<u8> {
     }
 }
 
-impl Key for String {}
+impl Key for String {
+    fn layout() -> String {
+        "String".to_owned()
+    }
+}
+
 impl Field for String {
     fn put(&self, out: &mut Vec<u8>) {
         put_delimited(self.as_bytes(), out);
@@ -196,7 +238,12 @@ impl Field for String {
     }
 }
 
-impl<T: Key> Key for Option<T> {}
+impl<T: Key> Key for Option<T> {
+    fn layout() -> String {
+        format!("Option<{}>", T::layout())
+    }
+}
+
 impl<T: Field> Field for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -220,7 +267,12 @@ impl<T: Field> Field for Option<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Descending<T>(pub T);
 
-impl<T: Key> Key for Descending<T> {}
+impl<T: Key> Key for Descending<T> {
+    fn layout() -> String {
+        format!("Descending<{}>", T::layout())
+    }
+}
+
 impl<T: Field> Field for Descending<T> {
     fn put(&self, out: &mut Vec<u8>) {
         let start = out.len();
@@ -239,7 +291,11 @@ impl<T: Field> Field for Descending<T> {
 
 macro_rules! tuples {
     ($(($($name:ident)*),)+) => {
-        $(impl<$($name: Key),*> Key for ($($name,)*) {}
+        $(impl<$($name: Key),*> Key for ($($name,)*) {
+            fn layout() -> String {
+                layout_of_fields(&[$($name::layout()),*])
+            }
+        }
         impl<$($name: Field),*> Field for ($($name,)*) {
             #[expect(non_snake_case, reason = "one name for each type and field")]
             fn put(&self, out: &mut Vec<u8>) {
@@ -255,7 +311,12 @@ macro_rules! tuples {
 
 tuples! { (A), (A B), (A B C), (A B C D), (A B C D E), (A B C D E F), (A B C D E F G), (A B C D E F G H), }
 
-impl Key for () {}
+impl Key for () {
+    fn layout() -> String {
+        layout_of_fields(&[])
+    }
+}
+
 impl Field for () {
     fn put(&self, _: &mut Vec<u8>) {}
     fn get(_: &mut Reader<'_>) -> Result<Self, Corrupt> {

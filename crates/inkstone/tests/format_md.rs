@@ -12,7 +12,7 @@ use inkstone_format::doublewrite::Layout;
 use inkstone_format::header::check_page;
 use inkstone_format::segment::SegmentHeader;
 use inkstone_format::tree_page::TreePage;
-use inkstone_format::{PageId, PageNo, SpaceId};
+use inkstone_format::{PageId, PageNo, SpaceId, TreeId};
 use std::path::Path;
 
 #[test]
@@ -25,16 +25,22 @@ fn catalog_rows_mean_what_the_text_says() {
         };
         let table = TableDefinition::decode(key, value).unwrap();
         assert_eq!(&table.encode(), value);
-        let trees: Vec<String> = table
-            .trees
-            .iter()
-            .map(|(id, name)| format!("{id} {name:?}"))
-            .collect();
+        let listed = |what: &str, all: &[(TreeId, String)]| {
+            let all: Vec<String> = all
+                .iter()
+                .map(|(id, text)| format!("{id} {text:?}"))
+                .collect();
+            if all.is_empty() {
+                return String::new();
+            }
+            format!(" {what} {}", all.join(", "))
+        };
         let (name, space) = (&table.name, table.space);
-        block.check(&format!(
-            "table {name:?} space {space} trees {}",
-            trees.join(", ")
-        ));
+        let (trees, layouts) = (
+            listed("trees", &table.trees),
+            listed("layouts", &table.layouts),
+        );
+        block.check(&format!("table {name:?} space {space}{trees}{layouts}"));
         seen += 1;
     }
     assert!(seen > 0, "docs/format.md has no catalog row");

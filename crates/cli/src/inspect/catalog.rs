@@ -86,7 +86,9 @@ pub fn run(arguments: &CatalogArguments, output: &Output) -> Result<()> {
             "bytes": size,
             "pages": pages,
             "trees": roots.iter().map(|(id, name, page)| {
-                json!({ "tree": id, "name": name, "root": page })
+                let layout = table.layouts.iter().find(|(tree, _)| tree.0 == *id);
+                let layout = layout.map(|(_, layout)| layout);
+                json!({ "tree": id, "name": name, "root": page, "layout": layout })
             }).collect::<Vec<_>>(),
         }));
     }

@@ -193,6 +193,7 @@ impl Database {
             space,
             trees,
             references: Vec::new(),
+            layouts: Vec::new(),
         };
         let hold = inner.hold_log();
         let made = source

@@ -227,6 +227,7 @@ impl Rebuild<'_> {
                     })
                     .collect(),
                 references: Vec::new(),
+                layouts: Vec::new(),
             });
         Ok(definitions.collect())
     }

@@ -2,7 +2,8 @@
 
 use super::table::TypedTable;
 use crate::database::Database;
-use crate::rows::TableTree;
+use crate::options::TableOptions;
+use crate::rows::{Table, TableTree};
 use crate::{Error, Result};
 use inkstone_format::catalog::CLUSTERED;
 use inkstone_format::field::{Field, Key};
@@ -17,6 +18,8 @@ pub(super) struct Index<K, V> {
     pub unique: bool,
     /// The type of its keys, as the compiler names it.
     pub key_type: &'static str,
+    /// How they lie.
+    pub layout: String,
     extract: Arc<Extract<K, V>>,
 }
 
@@ -50,7 +53,8 @@ impl<K: Key, V: Field> Builder<K, V> {
         self.add(name, false, extract)
     }
 
-    /// A secondary tree on what `extract` makes of a row, which must be unique.
+    /// A secondary tree on what `extract` makes of a row, which must be unique. `None` is a value
+    /// like others: one row may have it.
     #[must_use]
     pub fn unique_index<I: Key>(
         self,
@@ -73,6 +77,7 @@ impl<K: Key, V: Field> Builder<K, V> {
             name: name.to_owned(),
             unique,
             key_type: type_name::<I>(),
+            layout: I::layout(),
             extract,
         });
         self
@@ -87,51 +92,111 @@ impl<K: Key, V: Field> Builder<K, V> {
     /// [`Error::Unsupported`]: the table has a secondary tree that is not named here. Its entries
     /// would stay as they are while rows change. [`Database::drop_tree`] removes it.
     ///
+    /// The same: an index is not of the type, or is unique and was not, or the reverse, that the
+    /// table was made with; or the table's keys are not of the type. A table that an earlier version
+    /// has made, or no typed one, learns them when it is opened. What an index makes of a row is not
+    /// known: if that changes, give the index another name.
+    ///
     /// [`Error::AlreadyExists`]: two indexes have one name, or one has that of the rows, `primary`.
     pub fn open(self, db: &Database) -> Result<TypedTable<K, V>> {
-        let names: Vec<&str> = self
-            .indexes
-            .iter()
-            .map(|index| index.name.as_str())
-            .collect();
-        for (at, name) in names.iter().enumerate() {
-            if *name == CLUSTERED || names[..at].contains(name) {
-                return Err(Error::AlreadyExists(format!(
-                    "tree {name} of table {}: name the index otherwise",
-                    self.name
-                )));
-            }
-        }
+        self.check_names()?;
+        let layouts = self.layouts();
         let table = match db.table(&self.name) {
-            Err(Error::NotFound(_)) => match db.create_table(&self.name, &names) {
-                Err(Error::AlreadyExists(_)) => db.table(&self.name)?,
-                other => other?,
-            },
+            Err(Error::NotFound(_)) => self.create(db, &layouts)?,
             other => other?,
         };
-        let left_out = |tree: &&TableTree| !names.contains(&tree.name());
-        if let Some(tree) = table.trees().iter().skip(1).find(left_out) {
-            return Err(Error::Unsupported(format!(
-                "table {} has the secondary tree {}, which would not follow its rows: name it as \
-                 an index, or remove it with drop_tree",
-                self.name,
-                tree.name()
-            )));
-        }
+        self.check_trees(&table)?;
+        self.check_layouts(db, &layouts)?;
         let mut typed = TypedTable {
             table,
             indexes: self.indexes,
         };
-        for at in 0..typed.indexes.len() {
-            let index = &typed.indexes[at];
-            if typed.table.tree(&index.name).is_err() {
+        for (index, (name, layout)) in typed.indexes.iter().zip(&layouts[1..]) {
+            if typed.table.tree(name).is_err() {
                 let fill = |tree: &TableTree| typed.fill(db, index, tree);
-                typed.table = match db.create_filled_tree(&self.name, &index.name, fill) {
+                let layout = Some(layout.clone());
+                typed.table = match db.create_filled_tree(&self.name, name, layout, fill) {
                     Err(Error::AlreadyExists(_)) => db.table(&self.name)?,
                     other => other?,
                 };
             }
         }
         Ok(typed)
+    }
+
+    fn check_names(&self) -> Result<()> {
+        let names = self.indexes.iter().map(|index| index.name.as_str());
+        let names: Vec<&str> = std::iter::once(CLUSTERED).chain(names).collect();
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].contains(name) {
+                return Err(Error::AlreadyExists(format!(
+                    "tree {name} of table {}: name the index otherwise",
+                    self.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the catalog is to say of the trees, that of the rows first: how their keys lie.
+    fn layouts(&self) -> Vec<(String, String)> {
+        let of_rows = (CLUSTERED.to_owned(), K::layout());
+        let of_indexes = self.indexes.iter().map(|index| {
+            let unique = if index.unique { "unique " } else { "" };
+            (index.name.clone(), format!("{unique}{}", index.layout))
+        });
+        std::iter::once(of_rows).chain(of_indexes).collect()
+    }
+
+    fn create(&self, db: &Database, layouts: &[(String, String)]) -> Result<Table> {
+        let names: Vec<&str> = layouts[1..].iter().map(|(name, _)| name.as_str()).collect();
+        let layouts: Vec<String> = layouts.iter().map(|(_, layout)| layout.clone()).collect();
+        match db.create_laid_out(&self.name, &names, &TableOptions::new(), &layouts) {
+            Err(Error::AlreadyExists(_)) => db.table(&self.name),
+            other => other,
+        }
+    }
+
+    /// All secondary trees of the table are declared.
+    fn check_trees(&self, table: &Table) -> Result<()> {
+        let is_declared = |tree: &&TableTree| self.indexes.iter().any(|i| i.name == tree.name());
+        match table.trees().iter().skip(1).find(|tree| !is_declared(tree)) {
+            None => Ok(()),
+            Some(tree) => Err(Error::Unsupported(format!(
+                "table {} has the secondary tree {}, which would not follow its rows: name it as \
+                 an index, or remove it with drop_tree",
+                self.name,
+                tree.name()
+            ))),
+        }
+    }
+
+    /// The catalog says the same, or nothing yet: then it learns it.
+    fn check_layouts(&self, db: &Database, declared: &[(String, String)]) -> Result<()> {
+        let known = db.layouts(&self.name)?;
+        for (tree, layout) in &known {
+            let found = declared.iter().find(|(name, _)| name == tree);
+            let Some((_, wanted)) = found.filter(|(_, wanted)| wanted != layout) else {
+                continue;
+            };
+            let (what, advice) = if tree == CLUSTERED {
+                (
+                    "the rows".to_owned(),
+                    "open it as that, or name another table",
+                )
+            } else {
+                let advice = "declare it so, or remove it with drop_tree, and it is made anew";
+                (format!("index {tree}"), advice)
+            };
+            return Err(Error::Unsupported(format!(
+                "{what} of table {} has keys {layout}, and the program declares {wanted}: {advice}",
+                self.name
+            )));
+        }
+        let lacks = |tree: &TableTree| known.iter().all(|(name, _)| name != tree.name());
+        if db.table(&self.name)?.trees().iter().any(lacks) && !db.is_read_only() {
+            db.add_layouts(&self.name, declared)?;
+        }
+        Ok(())
     }
 }

@@ -101,7 +101,11 @@
 //! }
 //!
 //! // Big-endian bytes of one length sort as the numbers do: it may be a key, too.
-//! impl Key for Seconds {}
+//! impl Key for Seconds {
+//!     fn layout() -> String {
+//!         "five bytes of seconds".to_owned()
+//!     }
+//! }
 //!
 //! /// A list, which has no field of its own: its length, and each.
 //! #[derive(Debug, PartialEq)]
@@ -128,9 +132,11 @@
 //!
 //! # Reading a row of another type
 //!
-//! What the bytes are of is not written beside them. Bytes that cannot be a value of the type are
-//! an error, never a panic; a row of a newer `Row` than the program's says that. A type whose fields
-//! have changed otherwise may be read as nonsense: give the table another name.
+//! The catalog knows what the table's keys are, and those of its indexes, and which are unique
+//! ([`Key::layout`]): a program that declares them otherwise is refused. What values are is not
+//! written anywhere. Bytes that cannot be a value of the type are an error, never a panic; a row of
+//! a newer `Row` than the program's says that. A type whose fields have changed otherwise may be
+//! read as nonsense: give the table another name.
 
 mod builder;
 mod cursors;
@@ -158,7 +164,7 @@ pub use inkstone_derive::Row;
 /// What derived code calls.
 #[cfg(feature = "derive")]
 #[doc(hidden)]
-pub use inkstone_format::field::{row_fields, unknown_variant};
+pub use inkstone_format::field::{layout_of_fields, row_fields, unknown_variant};
 
 use crate::rows::Table;
 use crate::{Error, Result};

@@ -17,6 +17,9 @@ use std::marker::PhantomData;
 
 /// Keys of [`TypedTable::get_many`] whose pages are read together.
 const READ_TOGETHER: usize = 64;
+/// Where nothing was to be read, the next look is so many times as many keys later: it costs as
+/// much as they do.
+const CHUNKS_BETWEEN_LOOKS: usize = 8;
 
 /// A table of rows `(K, V)`. See the [module](super).
 pub struct TypedTable<K, V> {
@@ -123,9 +126,12 @@ impl<K: Key, V: Field> TypedTable<K, V> {
         txn.with_one_snapshot(|txn| {
             let mut values = Vec::with_capacity(keys.len());
             let mut bytes = Vec::new();
-            for keys in keys.chunks(READ_TOGETHER) {
+            let mut looks_at = 0;
+            for (n, keys) in keys.chunks(READ_TOGETHER).enumerate() {
                 let keys: Vec<Vec<u8>> = keys.iter().map(Field::to_bytes).collect();
-                txn.prefetch(&self.table, &keys)?;
+                if n >= looks_at && txn.prefetch(&self.table, &keys)? == 0 {
+                    looks_at = n + CHUNKS_BETWEEN_LOOKS;
+                }
                 for key in &keys {
                     let found = txn.get_into(&self.table, key, &mut bytes)?;
                     values.push(found.then(|| self.decode(&bytes)).transpose()?);

@@ -214,12 +214,14 @@ fn catalog_seeds() -> Vec<(String, Vec<u8>)> {
             on_delete: ReferenceAction::Cascade,
             on_update: ReferenceAction::NoAction,
         });
+        let layouts = (2..trees).map(|n| (TreeId(n), "unique (u32, String)".to_owned()));
         let trees = (0..trees).map(|n| (TreeId(n), format!("tree{n}")));
         let table = TableDefinition {
             name: name.to_owned(),
             space: SpaceId(7),
             trees: trees.collect(),
             references: references.collect(),
+            layouts: layouts.collect(),
         };
         (
             name.to_owned(),

@@ -46,6 +46,18 @@ impl Database {
         secondary: &[&str],
         options: &TableOptions,
     ) -> Result<Table> {
+        self.create_laid_out(name, secondary, options, &[])
+    }
+
+    /// As [`create_table_with`](Self::create_table_with), with what the catalog is to say of the
+    /// layout of each tree; of none, if these are none.
+    pub(crate) fn create_laid_out(
+        &self,
+        name: &str,
+        secondary: &[&str],
+        options: &TableOptions,
+        layouts: &[String],
+    ) -> Result<Table> {
         check_name("table", name)?;
         if secondary.len() + 1 > PENDING_FREE_TREE.0 as usize {
             return Err(Error::Unsupported(format!(
@@ -72,7 +84,7 @@ impl Database {
             "table {name} would be the catalog, {space}"
         );
         let hold = inner.hold_log();
-        let made = inner.make_table(name, space, secondary, Placement::of(kind));
+        let made = inner.make_table(name, space, (secondary, layouts), Placement::of(kind));
         if made.is_err() {
             inner.unmake_space(space)?;
         }
@@ -108,7 +120,7 @@ impl Database {
     /// there, with a part of its entries, and no error says so: fill it under a name that says that
     /// it is not whole, and [rename](Self::rename_tree) it then.
     pub fn create_tree(&self, table: &str, name: &str) -> Result<Table> {
-        self.create_filled_tree(table, name, |_| Ok(()))
+        self.create_filled_tree(table, name, None, |_| Ok(()))
     }
 
     /// As [`create_tree`](Self::create_tree), filled by `fill` before the catalog names it: the
@@ -118,6 +130,7 @@ impl Database {
         &self,
         table: &str,
         name: &str,
+        layout: Option<String>,
         fill: impl FnOnce(&TableTree) -> Result<()>,
     ) -> Result<Table> {
         check_name("tree", name)?;
@@ -143,6 +156,7 @@ impl Database {
             table: shared,
         };
         definition.trees.push((id, name.to_owned()));
+        definition.layouts.extend(layout.map(|layout| (id, layout)));
         if let Err(error) = fill(&made).and_then(|()| self.redefine(&definition)) {
             // After a crash an unnamed tree is removed when its table is opened.
             inner.core.drop_tree(&space, id);
@@ -257,6 +271,7 @@ impl Database {
         let at = secondary(&definition, name)?;
         paranoid!(at > 0, "the clustered tree of table {table} is dropped");
         let (id, _) = definition.trees.remove(at);
+        definition.layouts.retain(|(tree, _)| *tree != id);
         let space = inner.space_of(&definition)?;
         self.redefine(&definition)?;
         inner.core.drop_tree(&space, id);
@@ -343,6 +358,35 @@ impl Database {
         self.inner
             .note_definition(&definition.name, Some(definition));
         Ok(())
+    }
+
+    /// What the catalog says of the layout of a table's trees, by their names.
+    pub(crate) fn layouts(&self, table: &str) -> Result<Vec<(String, String)>> {
+        let definition = self.known_definition(table)?;
+        let name_of = |id| definition.trees.iter().find(|(tree, _)| *tree == id);
+        let layouts = definition.layouts.iter();
+        let named = layouts.filter_map(|(id, layout)| Some((&name_of(*id)?.1, layout)));
+        Ok(named
+            .map(|(tree, layout)| (tree.clone(), layout.clone()))
+            .collect())
+    }
+
+    /// Has the catalog say so of trees of which it says nothing yet.
+    pub(crate) fn add_layouts(&self, table: &str, layouts: &[(String, String)]) -> Result<()> {
+        let _ddl = self.inner.begin_ddl()?;
+        let mut definition = self.known_definition(table)?;
+        for (id, name) in &definition.trees {
+            let is_told = definition.layouts.iter().any(|(tree, _)| tree == id);
+            let told = layouts.iter().find(|(tree, _)| tree == name);
+            if let (false, Some((_, layout))) = (is_told, told) {
+                definition.layouts.push((*id, layout.clone()));
+            }
+        }
+        paranoid!(
+            definition.layouts.len() <= definition.trees.len(),
+            "table {table} has more layouts than trees"
+        );
+        self.redefine(&definition)
     }
 
     /// Names of all tables.
@@ -447,7 +491,7 @@ impl Inner {
         &self,
         name: &str,
         space: SpaceId,
-        secondary: &[&str],
+        (secondary, layouts): (&[&str], &[String]),
         placement: Placement,
     ) -> Result<TableDefinition> {
         let storage = &self.core.storage;
@@ -473,6 +517,7 @@ impl Inner {
             space,
             trees,
             references: Vec::new(),
+            layouts: (0..).map(TreeId).zip(layouts.iter().cloned()).collect(),
         };
         let transaction = Transaction::begin_own(&self.core, CATALOG_ISOLATION)?;
         Catalog::new(&self.catalog, &transaction).add(&definition)?;
