@@ -17,6 +17,8 @@ use std::marker::PhantomData;
 
 /// Keys of [`TypedTable::get_many`] whose pages are read together.
 const READ_TOGETHER: usize = 64;
+/// Entries of a new index that are inserted in one step.
+const INSERTED_TOGETHER: usize = 4096;
 /// Where nothing was to be read, the next look is so many times as many keys later: it costs as
 /// much as they do.
 const CHUNKS_BETWEEN_LOOKS: usize = 8;
@@ -44,14 +46,21 @@ impl<K: Key, V: Field> TypedTable<K, V> {
         &self.table
     }
 
-    /// Fills a secondary tree that has no name yet.
+    /// Fills a secondary tree that has no name yet, with its entries in order.
     pub(super) fn fill(&self, db: &Database, index: &Index<K, V>, tree: &TableTree) -> Result<()> {
         let txn = db.begin(crate::Isolation::RepeatableRead)?;
+        let mut sorter = db.sorter();
         for row in self.range(&txn, ..)? {
             let (key, value) = row?;
             let (entry, primary) = index.entry(&key, &value);
-            txn.insert(tree, &entry, &primary)?;
+            sorter.add(&entry, &primary)?;
         }
+        let mut sorted = sorter.sort()?;
+        while txn
+            .insert_sorted(tree, &mut sorted, INSERTED_TOGETHER)?
+            .rows
+            > 0
+        {}
         // Durable with its name, which comes after it in the log.
         txn.commit_with(Durability::Lazy)
     }

@@ -82,6 +82,8 @@ impl Locks {
         };
         self.common.engine.over(Options {
             flush_log_at_trx_commit,
+            // A server's patience: no client of a crowd is to give up.
+            lock_wait_timeout_ms: 50_000,
             ..published()
         })
     }
