@@ -1,5 +1,6 @@
-//! `#[derive(Key)]` and `#[derive(Row)]` for the typed tables of [Inkstone](https://docs.rs/inkstone).
-//! Use them as `inkstone::typed::{Key, Row}`, with the feature `derive` of `inkstone`.
+//! `#[derive(Key)]` and `#[derive(Row)]` for the typed tables of
+//! [Inkstone](https://docs.rs/inkstone). Use them as `inkstone::typed::{Key, Row}`, with the
+//! feature `derive` of `inkstone`.
 //!
 //! What a field of a type is not good for is said where the field stands.
 #![forbid(unsafe_code)]

@@ -1,13 +1,13 @@
 //! Rows of the catalog, which is tree 0 of tablespace 0: from a table's name to its definition.
 //!
-//! A definition: format u8 (1, 2 with references, or 3 with layouts), tablespace varint, number of trees varint,
-//! and for each tree its number varint and its name (varint length, UTF-8). Tree 0 is the clustered
-//! one. Format 2 goes on with the table's references (foreign keys): their number varint, and for
-//! each its name, the parent table's name, what becomes of children when a parent is deleted (u8)
-//! and when its key changes (u8): 0 restrict, 1 no action, 2 cascade, 3 set null; the number of
-//! columns varint, and for each its name in this table and in the parent. Names are as those of
-//! trees. Format 3 goes on with the layouts of trees: their number varint, and for each the tree's
-//! number varint and a text (varint length, UTF-8).
+//! A definition: format u8 (1, 2 with references, or 3 with layouts), tablespace varint, number of
+//! trees varint, and for each tree its number varint and its name (varint length, UTF-8). Tree 0 is
+//! the clustered one. Formats 2 and 3 go on with the table's references (foreign keys): their
+//! number varint, and for each its name, the parent table's name, what becomes of children when a
+//! parent is deleted (u8) and when its key changes (u8): 0 restrict, 1 no action, 2 cascade, 3 set
+//! null; the number of columns varint, and for each its name in this table and in the parent. Names
+//! are as those of trees. Format 3 goes on with the layouts of trees: their number varint, and for
+//! each the tree's number varint and a text (varint length, UTF-8).
 
 use crate::codec::{Reader, put_bytes, put_varint};
 use crate::header::PAGE_SIZE_MIN;

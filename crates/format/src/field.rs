@@ -21,7 +21,7 @@ use crate::codec::Reader;
 /// What implements it promises:
 /// - The bytes delimit themselves: `get` reads all that `put` has appended and no more, whatever
 ///   follows. So fields can be put one after the other.
-/// - `get` panics on no bytes, and makes no more of them than they are worth: they come from a disk.
+/// - `get` panics on no bytes, and takes no memory for what they only claim: they come from a disk.
 ///   [`Reader::corrupt`] is its error.
 ///
 /// Values whose bytes sort as they do are [`Key`]s as well.

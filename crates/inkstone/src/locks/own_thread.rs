@@ -1,9 +1,9 @@
 //! A word to programs in debug builds: a thread that waits for what it holds itself, in another
 //! transaction, waits in vain.
 //!
-//! The thread cannot end the other transaction while it waits, and the graph of waits has no circle:
-//! nothing ends it but the timeout. A transaction that was handed to another thread since is one
-//! exception, so it is no error.
+//! The thread cannot end the other transaction while it waits, and the graph of waits has no
+//! circle: nothing ends it but the timeout. A transaction that was handed to another thread since
+//! is an exception, so it is no error.
 
 use super::LockTable;
 use super::request::Request;

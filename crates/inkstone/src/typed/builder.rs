@@ -92,10 +92,10 @@ impl<K: Key, V: Field> Builder<K, V> {
     /// [`Error::Unsupported`]: the table has a secondary tree that is not named here. Its entries
     /// would stay as they are while rows change. [`Database::drop_tree`] removes it.
     ///
-    /// The same: an index is not of the type, or is unique and was not, or the reverse, that the
-    /// table was made with; or the table's keys are not of the type. A table that an earlier version
-    /// has made, or no typed one, learns them when it is opened. What an index makes of a row is not
-    /// known: if that changes, give the index another name.
+    /// The same: keys of the table or of an index lie otherwise than those that it was made with,
+    /// or an index was not unique and is, or the reverse. A table that was made by an earlier
+    /// version, or without types, learns them when it is opened. What an index makes of a row is
+    /// not known: if that changes, give the index another name.
     ///
     /// [`Error::AlreadyExists`]: two indexes have one name, or one has that of the rows, `primary`.
     pub fn open(self, db: &Database) -> Result<TypedTable<K, V>> {

@@ -309,7 +309,8 @@ impl<K: Key, V: Field> TypedTable<K, V> {
     ///     jobs.delete(txn, &id)?;
     ///     Ok(Some(job))
     /// };
-    /// let (ada, alan) = (db.begin(Isolation::ReadCommitted)?, db.begin(Isolation::ReadCommitted)?);
+    /// let ada = db.begin(Isolation::ReadCommitted)?;
+    /// let alan = db.begin(Isolation::ReadCommitted)?;
     /// assert_eq!(take(&ada)?.as_deref(), Some("job 1"));
     /// assert_eq!(take(&alan)?.as_deref(), Some("job 2"));
     /// # Ok::<(), inkstone::Error>(())
@@ -411,7 +412,9 @@ impl<K: Key, V: Field> TypedTable<K, V> {
     /// # use inkstone::{Database, Isolation, Options};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = Database::open(dir.path(), Options::default())?;
-    /// let people = TypedTable::<u64, u32>::builder("ages").index("by_age", |_, age| *age).open(&db)?;
+    /// let people = TypedTable::<u64, u32>::builder("ages")
+    ///     .index("by_age", |_, age| *age)
+    ///     .open(&db)?;
     /// let txn = db.begin(Isolation::RepeatableRead)?;
     /// people.insert(&txn, &1, &36)?;
     /// people.insert(&txn, &2, &41)?;
