@@ -236,8 +236,23 @@ fn recover_verify_and_stat_after_a_kill() {
     let counted = check_prometheus(&metrics);
     let (status, durations) = (&stat["status"], &stat["durations"]);
     let (status, durations) = (status.as_object().unwrap(), durations.as_array().unwrap());
-    // A summary of each duration, and a gauge of the longest.
-    assert_eq!(counted, status.len() + 2 * durations.len());
+    // A summary of each duration, and a gauge of the longest; and gauges of snapshots.
+    let of_snapshots = [
+        "snapshots",
+        "snapshots_left_over",
+        "oldest_snapshot_age_ms",
+        "oldest_snapshot_commits",
+    ];
+    for name in of_snapshots {
+        assert!(
+            metrics.contains(&format!("# TYPE inkstone_{name} gauge")),
+            "{name}: {metrics}"
+        );
+    }
+    assert_eq!(
+        counted,
+        status.len() + of_snapshots.len() + 2 * durations.len()
+    );
     let reads = durations.iter().find(|d| d["name"] == "page_read").unwrap();
     assert!(reads["count"].as_u64().unwrap() > 0, "{reads}");
     assert!(
