@@ -146,7 +146,8 @@ bool leaves_rows_out(const Alter_inplace_info *info)
 
 alter_table_operations wanted_of_innodb(const Alter_inplace_info *info)
 {
-  alter_table_operations wanted= info->handler_flags;
+  /* It looks at lengths itself. */
+  alter_table_operations wanted= info->handler_flags & ~ALTER_COLUMN_INDEX_LENGTH;
   if ((wanted & ALTER_OPTIONS) && (info->create_info->used_fields & HA_CREATE_USED_ROW_FORMAT))
     wanted|= ALTER_RECREATE_TABLE;
   /* Rows that the new definition refuses are left out, which only a copy does: of InnoDB's kinds it

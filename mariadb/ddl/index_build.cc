@@ -18,8 +18,7 @@ static bool is_beginning(const KEY_PART_INFO &part)
   return (part.key_part_flag & HA_PART_KEY_SEG) && part.field->real_type() == MYSQL_TYPE_STRING;
 }
 
-/* In place InnoDB shows what its entry has. */
-static void cut_values(const KEY &key)
+void cut_values(const KEY &key)
 {
   const KEY_PART_INFO *const end= key.key_part + key.user_defined_key_parts;
   for (const KEY_PART_INFO *part= key.key_part; part != end; part++)

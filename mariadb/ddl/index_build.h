@@ -27,6 +27,9 @@ struct BuiltIndex
   bool is_computed;
 };
 
+/** Leaves of a row what an entry has of it: what InnoDB shows of a duplicate in place. */
+void cut_values(const KEY &key);
+
 /** The new indexes of a table, how far they are, and which rows have changed since.
 
     All rows that a first snapshot sees get their entries, in order. Meanwhile writers go on, and

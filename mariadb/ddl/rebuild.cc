@@ -161,6 +161,8 @@ int ha_inkstone::show_rebuilt_duplicate(BuiltIndex &index, ink_row entry)
   }
   if (found && !rebuild.show_row(in_tree, value, cut_key))
     return HA_ERR_CRASHED;
+  if (access.session->is_altered_in_place_by_innodb())
+    cut_values(index.key);
   print_keydup_error(rebuild.altered, &index.key, MYF(0));
   return HA_ERR_FOUND_DUPP_KEY;
 }

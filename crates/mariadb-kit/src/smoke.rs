@@ -42,7 +42,7 @@ pub fn run(
 type Check = fn(&mut Server) -> Result<()>;
 
 /// Checks that no option of the server makes a difference to, and that take long.
-const ONCE: [&str; 2] = ["alter_matrix", "online"];
+const ONCE: [&str; 3] = ["alter_matrix", "online", "read_only"];
 
 /// What is looked at behind the files.
 const CHECKS: [(&str, Check); 13] = [
