@@ -195,6 +195,10 @@ mutants! {
         "the search for a free page reads the space maps of the whole file";
     PageNumbersUnending, "page-numbers-unending", Faults("huge"), 180,
         "where no page number is left the search for a free page begins again";
+    PlacedUnpromised, "placed-unpromised", Faults("full"), 120,
+        "placed pages are allocated for which their file has no units";
+    ScatteredUnitsLeft, "scattered-units-left", Faults("full"), 180,
+        "images for which free units are too scattered are not written on a full disk";
     ControlReplacedUnseen, "control-replaced-unseen", Faults("around"), 120,
         "it is not checked whether the control file is still the one that is locked";
     NewerTableRead, "newer-table-read", Sim, 60,

@@ -382,6 +382,11 @@ impl BufferPool {
         self.inner.create(id, reservation)
     }
 
+    /// How many pages fit into it.
+    pub fn frames(&self) -> usize {
+        self.inner.arena.len()
+    }
+
     /// START LSN of the oldest mini-transaction of which the disk lacks a change. For a checkpoint
     /// read the log's `ready_lsn` first, then this, and take the smaller. Reads one atomic for
     /// each partition.
@@ -392,6 +397,14 @@ impl BufferPool {
     /// Pages of which the disk lacks a change.
     pub fn dirty_pages(&self) -> usize {
         self.inner.dirty.count()
+    }
+
+    /// Pages of a tablespace of which the disk lacks a change, some of them perhaps counted twice.
+    /// Looks at each dirty one.
+    pub fn dirty_pages_of(&self, space: SpaceId) -> usize {
+        let dirty = self.inner.dirty.all_frames().into_iter();
+        let ids = dirty.filter_map(|index| self.inner.arena.frame(index).page_id());
+        ids.filter(|id| id.space == space).count()
     }
 
     /// From now on pages get what is left of redo when they are read. Once for a pool, while no

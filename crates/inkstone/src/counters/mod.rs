@@ -52,6 +52,7 @@ counters! {
     TableFilesOpened "table_files_opened" "Times that the file of a table was opened",
     DoublewritePages "doublewrite_pages" "Pages written to the doublewrite file",
     PlaceMapBytes "place_map_bytes" "Bytes written to the place maps of placed tables",
+    ImagesMoved "images_moved" "Images of placed pages that were moved to bring free units together",
     DoublewriteBytes "doublewrite_bytes" "Bytes written to the doublewrite file, with batch headers",
     DoublewriteWriteCalls "doublewrite_write_calls" "Write calls to the doublewrite file",
     DoublewriteSyncs "doublewrite_syncs" "Syncs of the doublewrite file",

@@ -289,7 +289,7 @@ impl Inner {
         );
         let poison = &core.storage.poison;
         poison.settle_syncs(poison.sync_moment())?;
-        self.files.settle_places()?;
+        self.files.settle_places(core.storage.pool.dirty_pages())?;
         self.files.page_lsns().settle_before(checkpoint)?;
         state.control.write(&control)?;
         state.check();

@@ -98,7 +98,7 @@ impl Database {
         if export.space.file().is_placed() {
             // The map says where the pages are. No checkpoint cuts the file while it is copied.
             export.space.file().sync()?;
-            export.space.file().settle_places()?;
+            export.space.file().settle_places(0)?;
         }
         paranoid!(
             export.files().len() == 1 + usize::from(export.space.file().is_placed()),

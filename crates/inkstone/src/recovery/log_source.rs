@@ -88,7 +88,7 @@ impl TablespaceFiles for SpaceFiles {
     }
 
     fn ensure_pages(&self, space: SpaceId, pages: u32) -> Result<()> {
-        self.open(space)?.ensure_pages(pages)
+        self.open(space)?.reach_pages(pages)
     }
 
     fn path(&self, space: SpaceId) -> PathBuf {

@@ -210,6 +210,7 @@ impl Transaction {
         done: &mut usize,
     ) -> Result<()> {
         while *done < rows.len() {
+            tree.space.check_room()?;
             let mut inner = self.begin_write()?;
             let result = self.insert_leaf_run(&mut inner, tree, &rows[*done..], ahead);
             match self.after_error(inner, result)? {

@@ -133,6 +133,9 @@ impl Transaction {
                 limit,
             });
         }
+        if !matches!(write, Write::Delete) {
+            tree.space.check_room()?;
+        }
         let mut inner = self.begin_write()?;
         let place = inner.place_of_row();
         let result = self.write_row(&mut inner, tree, key, write);

@@ -120,6 +120,40 @@ impl Space {
         }
     }
 
+    /// Before rows are made or changed, with no page latched: whatever dirty pages become, they can
+    /// be written, however full the disk is then. Fails if that cannot be.
+    #[inline]
+    pub fn check_room(&self) -> Result<()> {
+        let pool = &self.storage.pool;
+        if self.file.has_room(pool.frames()) || self.file.has_room(pool.dirty_pages()) {
+            return Ok(());
+        }
+        self.make_room()
+    }
+
+    /// On a full disk there may be room for the pages of this tablespace alone, or when those are
+    /// written.
+    #[cold]
+    fn make_room(&self) -> Result<()> {
+        let (pool, space) = (&self.storage.pool, self.file.space());
+        paranoid!(
+            self.file.is_placed(),
+            "room for images is sought where pages of {space} are in place"
+        );
+        let Err(error) = self.file.make_room(pool.dirty_pages()) else {
+            return Ok(());
+        };
+        let has_room = || self.file.has_room(pool.dirty_pages_of(space));
+        if !matches!(error, Error::DiskFull { .. }) {
+            return Err(error);
+        }
+        if has_room() {
+            return Ok(());
+        }
+        pool.flush_space(space)?;
+        if has_room() { Ok(()) } else { Err(error) }
+    }
+
     /// Finds `count` free pages: latches a space map page (the mini-transaction must hold no latch
     /// yet) and makes sure that the file reaches that far. Nothing is changed before
     /// [`Space::mark`].
@@ -158,7 +192,7 @@ impl Space {
                 "{count} free pages were to be found: {found:?}"
             );
             let pages = found[count - 1].0 + 1;
-            if self.file.pages() < pages {
+            if !self.file.promises(pages) {
                 drop(mtr);
                 self.file.ensure_pages(pages)?;
                 continue;
@@ -285,7 +319,7 @@ impl Space {
         let header_id = self.page_id(PageNo(0));
         let header = mtr.push(self.storage.pool.exclusive(header_id)?);
         // The file may have been cut meanwhile, or a region be gone: the caller tries again.
-        if format::more_maps(mtr.page(header)) + 1 != region || self.file.pages() < pages {
+        if format::more_maps(mtr.page(header)) + 1 != region || !self.file.promises(pages) {
             return Ok(());
         }
         paranoid!(

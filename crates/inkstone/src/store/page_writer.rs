@@ -265,7 +265,9 @@ impl FilePageWriter {
                 }
             };
             let last = of_space[of_space.len() - 1].id.page;
-            if let Err(error) = file.ensure_pages(last.0.saturating_add(1)) {
+            if last.0 >= file.pages()
+                && let Err(error) = file.ensure_pages(last.0.saturating_add(1))
+            {
                 self.refuse(error)?;
             }
             let pages = file.pages();

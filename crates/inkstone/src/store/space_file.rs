@@ -27,6 +27,10 @@ use std::sync::Arc;
 
 /// A file doubles until it grows by this much at a time.
 const GROWTH_BYTES_MAX: u64 = 16 << 20;
+/// One of placed pages by this part of its pages, and at most by so many: each has a whole page of
+/// the disk until it is written.
+const PLACED_GROWTH_PARTS: u32 = 16;
+const PLACED_GROWTH_MAX: u32 = 16;
 
 /// What all files of a database share.
 #[derive(Debug)]
@@ -257,16 +261,15 @@ impl SpaceFile {
     /// Makes the file at least `pages` pages long, in steps that double up to 16 MiB. When the
     /// disk is full nothing changes.
     pub fn ensure_pages(&self, pages: u32) -> Result<()> {
-        if pages <= self.pages() {
+        if self.promises(pages) {
             return Ok(());
         }
         let _grow = self.grow.lock();
-        let now = self.pages();
-        if pages <= now {
+        if self.promises(pages) {
             return Ok(());
         }
-        let step_max = (GROWTH_BYTES_MAX / u64::from(self.context.page_size)) as u32;
-        let stepped = now.saturating_add(now.min(step_max)).max(pages);
+        let (now, step) = self.growth();
+        let stepped = now.saturating_add(step).max(pages);
         let grown = match self.extend(now, stepped) {
             Err(Error::DiskFull { .. }) if stepped > pages => self.extend(now, pages),
             result => result,
@@ -280,26 +283,73 @@ impl SpaceFile {
         grown
     }
 
+    /// For pages that there were before, as the log says: the file's pages reach as far as those.
+    /// Placed ones had their units, and find them again when they are written.
+    pub fn reach_pages(&self, pages: u32) -> Result<()> {
+        let Some(placed) = &self.placed else {
+            return self.ensure_pages(pages);
+        };
+        let _grow = self.grow.lock();
+        self.context.poison.check()?;
+        placed.reach_pages(pages)?;
+        self.pages.fetch_max(pages, Ordering::AcqRel);
+        paranoid!(
+            placed.pages() >= self.pages(),
+            "a map of {} pages is that of {}",
+            placed.pages(),
+            self.pages()
+        );
+        Ok(())
+    }
+
+    /// Whether each of the first `pages` pages can be written, however full the disk is.
+    pub fn promises(&self, pages: u32) -> bool {
+        let placed = self.placed.as_ref();
+        pages <= self.pages() && placed.is_none_or(|placed| placed.promises(pages))
+    }
+
+    /// Whether there is room for what the images of so many dirty pages may become.
+    pub fn has_room(&self, dirty: usize) -> bool {
+        let placed = self.placed.as_ref();
+        placed.is_none_or(|placed| placed.has_room(dirty.min(self.pages() as usize)))
+    }
+
+    /// Makes that room. When the disk is full nothing changes.
+    pub fn make_room(&self, dirty: usize) -> Result<()> {
+        let placed = self.placed.as_ref();
+        let dirty = dirty.min(self.pages() as usize);
+        placed.map_or(Ok(()), |placed| placed.make_room(dirty))
+    }
+
+    /// How many pages are promised, and how many more are to be.
+    fn growth(&self) -> (u32, u32) {
+        if let Some(placed) = &self.placed {
+            let now = placed.promised();
+            return (now, (now / PLACED_GROWTH_PARTS).min(PLACED_GROWTH_MAX));
+        }
+        let now = self.pages();
+        let step_max = (GROWTH_BYTES_MAX / u64::from(self.context.page_size)) as u32;
+        (now, now.min(step_max))
+    }
+
     /// As [`SpaceFile::ensure_pages`], but not a page more.
     pub(super) fn ensure_pages_exact(&self, pages: u32) -> Result<()> {
         let _grow = self.grow.lock();
-        let now = self.pages();
-        if pages > now {
-            self.extend(now, pages)
-        } else {
-            Ok(())
+        if self.promises(pages) {
+            return Ok(());
         }
+        self.extend(self.growth().0, pages)
     }
 
     /// The caller holds `grow`.
     fn extend(&self, from: u32, to: u32) -> Result<()> {
-        paranoid!(from < to, "a file of {from} pages grows to {to}");
         self.context.poison.check()?;
         if let Some(placed) = &self.placed {
             placed.ensure_pages(to)?;
-            self.pages.store(to, Ordering::Release);
+            self.pages.fetch_max(to, Ordering::AcqRel);
             return Ok(());
         }
+        paranoid!(from < to, "a file of {from} pages grows to {to}");
         // First, while there may be space for it.
         self.context.page_lsns.reserve(self.space, from..to);
         let (start, end) = (self.offset(PageNo(from)), self.offset(PageNo(to)));
@@ -442,10 +492,10 @@ impl SpaceFile {
 
     /// Writes what the place map lacks, durably, and gives the free end of the file back to the
     /// file system. One that is dropped meanwhile needs no map.
-    pub(crate) fn settle_places(&self) -> Result<()> {
+    pub(crate) fn settle_places(&self, dirty: usize) -> Result<()> {
         let settled = self.placed.as_ref().map_or(Ok(()), |placed| {
             placed.settle()?;
-            placed.cut_file()
+            placed.cut_file(dirty)
         });
         match settled {
             Err(_) if self.is_removed() => Ok(()),

@@ -329,7 +329,7 @@ impl SpaceFiles {
     pub fn open_or_create(&self, space: SpaceId, pages: u32) -> Result<Arc<SpaceFile>> {
         match self.find(space)? {
             Some(file) => {
-                file.ensure_pages(pages)?;
+                file.reach_pages(pages)?;
                 Ok(file)
             }
             None => self.create(space, pages, Placement::InPlace),
@@ -364,8 +364,9 @@ impl SpaceFiles {
 
     /// Makes the place maps durable that do not say where their pages are, before a checkpoint that
     /// passes changes of these pages. Where there are many, by several threads: each waits for a
-    /// few syncs of each of its maps, and syncs side by side take little longer than one.
-    pub(crate) fn settle_places(&self) -> Result<()> {
+    /// few syncs of each of its maps, and syncs side by side take little longer than one. So many
+    /// pages of theirs are dirty, at most.
+    pub(crate) fn settle_places(&self, dirty: usize) -> Result<()> {
         if mutants::on(Mutant::PlacesUnsettled) {
             return Ok(());
         }
@@ -375,7 +376,7 @@ impl SpaceFiles {
         let outcome = Mutex::new(Ok(()));
         let work = || {
             while let Some(file) = { left.lock().next() } {
-                if let Err(error) = file.settle_places() {
+                if let Err(error) = file.settle_places(dirty) {
                     *outcome.lock() = Err(error);
                     break;
                 }

@@ -6,6 +6,7 @@
 //! | gate | protects | waits for | fails with |
 //! |---|---|---|---|
 //! | handle: `TableTree::live` | what was dropped, from handles that outlive it; the log, from pages of another database | nothing | `NotFound`, `OtherDatabase` |
+//! | place of pages: `Space::check_room` | reads and rollbacks, from pages that no longer fit into a placed file | on a full disk, the tablespace's dirty pages to be written | `DiskFull` |
 //! | poison: `Poison::check` | the disk, from memory that a failed write or sync has made wrong; the files of the next opener | nothing | `Poisoned`, `Closed`, `Forked` |
 //! | opened to be written: `Core::check_writable` | the disk, where nothing may be changed | nothing | `ReadOnly` |
 //! | log on disk: `Log::prepare` | what is left of the log, for rollbacks | a segment to be made, or let go of by a checkpoint | `DiskFull` |
@@ -24,7 +25,7 @@
 //!
 //! | work | gates |
 //! |---|---|
-//! | a statement's write: `Transaction::begin_write` | from poison on; the handle was looked at by its caller |
+//! | a statement's write: `Transaction::begin_write` | from poison on; the handle was looked at by its caller, and the place of pages, unless it deletes |
 //! | the next pages of a long value: `Transaction::go_on_writing` | the same, without the state: it has the latch |
 //! | a first record that is no change: `Core::before_write` | poison to old versions |
 //! | before a step of a rollback: `Core::before_undo` | poison; log on disk, first of what was promised, then waited for |

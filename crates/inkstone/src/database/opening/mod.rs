@@ -67,7 +67,7 @@ pub(super) fn redo_only(vfs: Arc<dyn Vfs>, path: &Path, options: Options) -> Res
             let redone = locked.settle()?.scan(&|_| {})?.repair()?.redo()?;
             redone.foundation.pool.flush_all()?;
             // Salvage reads the files itself.
-            redone.foundation.files.settle_places()
+            redone.foundation.files.settle_places(0)
         }
     }
 }

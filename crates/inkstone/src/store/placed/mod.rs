@@ -42,7 +42,8 @@
 //!    `whatever_a_crash_leaves_is_a_map_of_whole_images`.
 //! 2. What was placed and settled is read after power loss; what was only placed is read, or what
 //!    was there before. Tested by `whatever_a_crash_leaves_is_a_map_of_whole_images`.
-//! 3. A full disk changes nothing: no image, no place. Tested by `a_full_disk_places_nothing`.
+//! 3. On a full disk each page is where it was, or where it was written. Tested by
+//!    `on_a_full_disk_pages_stay_where_they_are`.
 //! 4. With one slot of a block nothing is lost. Tested by
 //!    `each_slot_of_a_block_stands_for_the_other`.
 //! 5. A block that is lost loses its pages alone. Tested by
@@ -51,11 +52,13 @@
 //!
 //! # Latches
 //!
-//! `packer`, `settling`, then `growing` (all held across I/O), then `state` (never held across
-//! I/O).
+//! `packer`, `moving`, `settling`, then `growing` (all held across I/O), then `state` (never held
+//! across I/O).
 
 mod attempts;
+mod compaction;
 mod map_file;
+mod promise;
 mod settling;
 mod state;
 mod units;
@@ -66,8 +69,8 @@ use super::table_file::TableFile;
 use crate::counters::{Counter, Counters};
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32};
+use crate::sync::{Condvar, Mutex};
 use crate::{Error, Result};
 use attempts::Attempts;
 use inkstone_format::header::page_lsn;
@@ -76,7 +79,8 @@ use inkstone_format::place_map::{BLOCK_PLACES, Place, PlaceBlock, PlaceMapHeader
 use inkstone_format::{Corrupt, Lsn, PageId, PageNo, SpaceId};
 use inkstone_io::AlignedBuffer;
 use map_file::MapFile;
-use state::{Block, State};
+use promise::hole_of;
+use state::State;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Extent, Units};
@@ -85,12 +89,6 @@ pub(super) use map_file::{is_empty_place_map, parse_place_map_file_name};
 pub use map_file::{is_place_map_file_name, place_map_file_name};
 pub(super) use state::Placing;
 
-/// A file grows by this part of itself, within these bounds.
-const GROWTH_PARTS: u32 = 16;
-const GROWTH_UNITS: std::ops::RangeInclusive<u32> = 16..=4096;
-/// The file is cut when so many units at its end are free, and this part of it.
-const CUT_UNITS_MIN: u32 = 1024;
-const CUT_PARTS: u32 = 8;
 /// Buffers for reading that are kept.
 const IDLE_BUFFERS_MAX: usize = 4;
 
@@ -107,10 +105,18 @@ pub(crate) struct PlacedPages {
     counters: Arc<Counters>,
     poison: Poison,
     state: Mutex<State>,
+    /// Images have landed.
+    landing: Condvar,
     /// Some block is to be written.
     is_dirty: AtomicBool,
     /// An image was written past the page writer, and is not synced.
     is_unsynced: AtomicBool,
+    /// Units that pages may take when their images become longer, with the slack.
+    room: AtomicU32,
+    /// Of these the slack.
+    slack: AtomicU32,
+    /// Held while images are moved.
+    moving: Mutex<()>,
     /// Held while blocks are written.
     settling: Mutex<()>,
     /// Held while the file's size changes.
@@ -145,12 +151,9 @@ impl PlacedPages {
         shared: Shared,
     ) -> Result<Self> {
         let map = MapFile::create(map, &shared.open_files, &header)?;
-        let state = State {
-            places: Vec::new(),
-            blocks: Vec::new(),
-            units: Units::with_header(HEADER.length),
-            waiting: 0,
-        };
+        let mut state = State::empty(Units::with_header(HEADER.length));
+        state.live = HEADER.length;
+        state.units.keep_hole(hole_of(header.page_size));
         Ok(Self::new(header, data, map, state, shared, BTreeMap::new()))
     }
 
@@ -174,12 +177,9 @@ impl PlacedPages {
             return Err(Error::corrupt_file(map.path(), 0, detail));
         }
         let count = u32::try_from(data_bytes / UNIT_LEN as u64).unwrap_or(u32::MAX);
-        let mut state = State {
-            places: Vec::with_capacity(blocks.len() * BLOCK_PLACES),
-            blocks: Vec::with_capacity(blocks.len()),
-            units: Units::new(count),
-            waiting: 0,
-        };
+        let mut state = State::empty(Units::new(count));
+        state.places.reserve_exact(blocks.len() * BLOCK_PLACES);
+        state.blocks.reserve_exact(blocks.len());
         let mut lost = BTreeMap::new();
         for (number, block) in blocks.into_iter().enumerate() {
             let number = number as u32;
@@ -194,11 +194,17 @@ impl PlacedPages {
             })?;
         }
         // Of a file that was made before files had a header an image may be there.
-        state.units.occupy(HEADER);
-        if state.places.iter().any(Place::is_lost) {
-            state.units.occupy_all();
+        if state.units.occupy(HEADER) {
+            state.live += HEADER.length;
         }
-        Ok(Self::new(header, data, map, state, shared, lost))
+        if state.places.iter().any(Place::is_lost) {
+            state.use_none();
+        }
+        state.units.keep_hole(hole_of(page_size));
+        let pages = state.placed_pages();
+        let placed = Self::new(header, data, map, state, shared, lost);
+        placed.owe(pages);
+        Ok(placed)
     }
 
     fn new(
@@ -220,8 +226,12 @@ impl PlacedPages {
             counters: shared.counters,
             poison: shared.poison,
             state: Mutex::new(state),
+            landing: Condvar::new(),
             is_dirty: AtomicBool::new(false),
             is_unsynced: AtomicBool::new(false),
+            room: AtomicU32::new(0),
+            slack: AtomicU32::new(0),
+            moving: Mutex::new(()),
             settling: Mutex::new(()),
             growing: Mutex::new(()),
             idle: Mutex::default(),
@@ -245,11 +255,11 @@ impl PlacedPages {
         u64::from(self.state.lock().units.count()) * UNIT_LEN as u64
     }
 
-    /// Bytes of the units that are free.
+    /// Bytes of the units that are free, the hole among them.
     pub fn free_bytes(&self) -> u64 {
         let (free, count) = {
-            let state = self.state.lock();
-            (state.units.free(), state.units.count())
+            let units = &self.state.lock().units;
+            (units.free() + units.hole().length, units.count())
         };
         paranoid!(free <= count, "{free} units of {count} are free");
         u64::from(free) * UNIT_LEN as u64
@@ -280,89 +290,6 @@ impl PlacedPages {
             .get(page.0 as usize)
             .copied()
             .unwrap_or_default()
-    }
-
-    /// Makes room in the map for `pages` pages, and in the file for some of them: when the disk is
-    /// full nothing changes.
-    pub fn ensure_pages(&self, pages: u32) -> Result<()> {
-        let _growing = self.growing.lock();
-        let now = self.state.lock().blocks.len() as u32;
-        let blocks = pages.div_ceil(BLOCK_PLACES as u32);
-        paranoid!(pages > 0, "a place map is to have room for no page");
-        if blocks > now {
-            self.map.grow(&self.open_files, now, blocks)?;
-        }
-        let (free, count) = {
-            let state = self.state.lock();
-            (state.units.free(), state.units.count())
-        };
-        let wanted = growth(count).max(2 * self.reserve());
-        if free < wanted {
-            self.grow_by(wanted)?;
-        }
-        let mut state = self.state.lock();
-        let blocks = blocks.max(state.blocks.len() as u32) as usize;
-        state.blocks.resize_with(blocks, Block::default);
-        state.places.resize(blocks * BLOCK_PLACES, Place::default());
-        Ok(())
-    }
-
-    /// The caller holds `growing`.
-    fn grow_by(&self, units: u32) -> Result<()> {
-        self.poison.check()?;
-        paranoid!(units > 0, "a file grows by nothing");
-        let count = self.state.lock().units.count();
-        let in_use = self
-            .data
-            .acquire(&self.open_files, inkstone_io::Create::Never)?;
-        let (start, length) = (
-            u64::from(count) * UNIT_LEN as u64,
-            u64::from(units) * UNIT_LEN as u64,
-        );
-        let grown = in_use.change_size(|file| file.allocate(start, length));
-        grown.map_err(|e| Error::io("extend", self.data.path(), e))?;
-        self.state.lock().units.grow(count + units);
-        Ok(())
-    }
-
-    /// Pages from `from` on are gone.
-    pub fn cut(&self, from: u32) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        for page in from as usize..state.places.len() {
-            let old = std::mem::take(&mut state.places[page]);
-            if old != Place::default() {
-                let block = &mut state.blocks[page / BLOCK_PLACES];
-                state.waiting += block.leave(page % BLOCK_PLACES, &old, &mut state.units);
-            }
-        }
-        self.is_dirty.store(true, Ordering::Release);
-    }
-
-    /// Gives the free end of the file back to the file system, if it is long.
-    pub fn cut_file(&self) -> Result<()> {
-        let _growing = self.growing.lock();
-        let count = {
-            let mut state = self.state.lock();
-            let (count, free) = (state.units.count(), state.units.free_at_end());
-            if free < CUT_UNITS_MIN || free < count / CUT_PARTS * 2 {
-                return Ok(());
-            }
-            let count = count - free + growth(count).min(free);
-            paranoid!(
-                count <= state.units.count(),
-                "a file of {} units is cut to {count}",
-                state.units.count()
-            );
-            state.units.cut(count);
-            count
-        };
-        let in_use = self
-            .data
-            .acquire(&self.open_files, inkstone_io::Create::Never)?;
-        let length = u64::from(count) * UNIT_LEN as u64;
-        let cut = in_use.change_size(|file| file.set_len(length));
-        cut.map_err(|e| Error::io("cut", self.data.path(), e))
     }
 
     /// Reads a page, whichever checksum it has; one that was never written is zeroes. The page LSN
@@ -461,9 +388,4 @@ fn made_of(place: &Place) -> Made {
         codec: place.codec,
         length: place.length,
     }
-}
-
-/// By how many units a file of so many grows.
-fn growth(count: u32) -> u32 {
-    (count / GROWTH_PARTS).clamp(*GROWTH_UNITS.start(), *GROWTH_UNITS.end())
 }

@@ -1,12 +1,21 @@
 //! Which units of a placed tablespace's file are taken.
+//!
+//! Some side by side are kept free for `compaction.rs`, the *hole*: they count as taken. What is
+//! given back beside them makes up for what it lacks, before anything else gets it.
 
 use crate::paranoid::paranoid;
 
 /// Units side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     pub start: u32,
     pub length: u32,
+}
+
+impl Extent {
+    pub fn end(&self) -> u32 {
+        self.start + self.length
+    }
 }
 
 /// A bit for each unit, set where it is taken.
@@ -19,6 +28,10 @@ pub(super) struct Units {
     next: u32,
     /// So many side by side were not found since units were last given back.
     scarce: u32,
+    /// Its place is known when it has no units too.
+    hole: Extent,
+    /// Units that the hole is to have.
+    hole_wanted: u32,
 }
 
 const BITS: u32 = u64::BITS;
@@ -32,6 +45,8 @@ impl Units {
             free: 0,
             next: 0,
             scarce: u32::MAX,
+            hole: Extent::default(),
+            hole_wanted: 0,
         };
         units.grow(count);
         units
@@ -71,6 +86,119 @@ impl Units {
         self.scarce = u32::MAX;
         self.free += count - self.count;
         self.count = count;
+        if self.hole.length < self.hole_wanted {
+            self.place_hole();
+        }
+    }
+
+    /// From now on so many are kept side by side, as soon as there are.
+    pub fn keep_hole(&mut self, length: u32) {
+        self.hole_wanted = length;
+        self.place_hole();
+    }
+
+    /// Units that the hole is to have.
+    pub fn hole_wanted(&self) -> u32 {
+        self.hole_wanted
+    }
+
+    pub fn hole(&self) -> Extent {
+        self.hole
+    }
+
+    /// The hole goes to the first units that suffice for it, or to the most that there are.
+    pub fn place_hole(&mut self) {
+        let old = std::mem::take(&mut self.hole);
+        self.clear(old);
+        let length = self.hole_wanted;
+        let first = self.find(0, self.count, length.max(1));
+        let chosen = first.map_or_else(|| self.longest(), |start| Extent { start, length });
+        paranoid!(
+            chosen.length <= length,
+            "a hole of {} units is to have {length}",
+            chosen.length
+        );
+        self.set(chosen);
+        self.hole = chosen;
+    }
+
+    /// The most free units side by side.
+    fn longest(&self) -> Extent {
+        let (mut longest, mut start) = (Extent::default(), 0);
+        while start < self.count {
+            let length = self.free_from(start, self.count);
+            if length > longest.length {
+                longest = Extent { start, length };
+            }
+            start += length;
+            start += self.taken_from(start);
+        }
+        longest
+    }
+
+    /// The hole takes the free units beside it, up to so many in all.
+    pub fn widen_hole(&mut self, most: u32) {
+        while self.hole.length < most {
+            let Extent { start, length } = self.hole;
+            let one = if self.is_free(self.hole.end()) {
+                self.hole.length += 1;
+                start + length
+            } else if start > 0 && self.is_free(start - 1) {
+                self.hole.start -= 1;
+                self.hole.length += 1;
+                start - 1
+            } else {
+                break;
+            };
+            self.set(Extent {
+                start: one,
+                length: 1,
+            });
+        }
+        paranoid!(
+            self.hole.end() <= self.count,
+            "{:?} is the hole of {} units",
+            self.hole,
+            self.count
+        );
+    }
+
+    /// What the hole has beyond its measure is free again, and is taken next.
+    pub fn narrow_hole(&mut self) {
+        let surplus = self.hole.length.saturating_sub(self.hole_wanted);
+        let rest = Extent {
+            start: self.hole.end() - surplus,
+            length: surplus,
+        };
+        self.hole.length -= surplus;
+        self.clear(rest);
+        self.next = rest.start;
+        paranoid!(
+            self.next <= self.count && self.hole.length <= self.hole_wanted,
+            "{:?} is what is left of the hole, in {} units",
+            self.hole,
+            self.count
+        );
+    }
+
+    /// Units of the hole are an image's, at its start or at its end.
+    pub fn fill_hole(&mut self, length: u32, at_end: bool) -> u32 {
+        paranoid!(
+            length <= self.hole.length,
+            "{length} units of a hole of {} are an image's",
+            self.hole.length
+        );
+        self.hole.length -= length;
+        if at_end {
+            return self.hole.end();
+        }
+        self.hole.start += length;
+        self.hole.start - length
+    }
+
+    /// Whether there is such a unit, and nothing has it.
+    pub fn is_free(&self, unit: u32) -> bool {
+        unit < self.count && !self.is_taken(unit)
     }
 
     /// There are only so many now; those behind are free.
@@ -164,6 +292,36 @@ impl Units {
         Some(extent)
     }
 
+    /// Takes so many units side by side, of those that leave the fewest free beside them.
+    pub fn take_tight(&mut self, length: u32) -> Option<Extent> {
+        if length == 0 || length > self.free || length >= self.scarce {
+            return None;
+        }
+        let (mut best, mut at) = (None, 0);
+        while at < self.count {
+            let run = self.free_from(at, self.count);
+            if run >= length && best.is_none_or(|(shortest, _)| run < shortest) {
+                best = Some((run, at));
+                if run == length {
+                    break;
+                }
+            }
+            at += run;
+            at += self.taken_from(at);
+        }
+        let Some((run, start)) = best else {
+            self.scarce = length;
+            return None;
+        };
+        paranoid!(
+            (start..start + run).all(|unit| !self.is_taken(unit)),
+            "{length} units are taken of {run} from {start} on that are not free"
+        );
+        let extent = Extent { start, length };
+        self.set(extent);
+        Some(extent)
+    }
+
     /// The first of `length` free units side by side, from `from` on and before `end`.
     fn find(&self, from: u32, end: u32, length: u32) -> Option<u32> {
         paranoid!(
@@ -221,6 +379,11 @@ impl Units {
 
     /// Units that nothing needs any more.
     pub fn give_back(&mut self, extent: Extent) {
+        self.clear(extent);
+        self.widen_hole(self.hole_wanted);
+    }
+
+    fn clear(&mut self, extent: Extent) {
         for unit in extent.start..extent.start + extent.length {
             paranoid!(self.is_taken(unit), "unit {unit} is given back twice");
             self.words[(unit / BITS) as usize] &= !(1 << (unit % BITS));
@@ -253,7 +416,12 @@ mod tests {
                     let fits = model
                         .windows(length as usize)
                         .any(|w| w.iter().all(|&t| !t));
-                    let extent = units.take(length);
+                    let is_tight = below(2) == 0;
+                    let extent = if is_tight {
+                        units.take_tight(length)
+                    } else {
+                        units.take(length)
+                    };
                     assert_eq!(extent.is_some(), fits, "{length} of {units:?}");
                     if let Some(extent) = extent {
                         let of = &mut model[extent.start as usize..][..length as usize];

@@ -1,8 +1,10 @@
 //! Writing images: each to units that nothing needs.
 
-use super::state::Placing;
-use super::{PlacedPages, growth};
+use super::PlacedPages;
+use super::promise::growth;
+use super::state::{Placing, State};
 use crate::counters::Counter;
+use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
@@ -11,6 +13,19 @@ use inkstone_format::image::{self, Codec, Compression, Made, Packer, UNIT_LEN};
 use inkstone_format::place_map::{BLOCK_PLACES, Place};
 use inkstone_format::{Lsn, PageId, PageNo};
 use inkstone_io::AlignedBuffer;
+use std::time::Duration;
+
+/// Units that compaction gathers at once for images that wait, if one of them alone needs no more.
+const COMPACTED_UNITS: u32 = 256;
+/// A thread that waits for others' images looks as often, at least, whether it is in vain.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// An image that was made, of a page as it was at an LSN.
+type Image = (PageNo, Lsn, Made);
+
+fn units_of(image: &Image) -> u32 {
+    image.2.length.div_ceil(UNIT_LEN as u32)
+}
 
 impl PlacedPages {
     /// Finds units for the images of some pages. Those that are compressed are made, one behind the
@@ -50,11 +65,16 @@ impl PlacedPages {
         match self.take_all(&made, units) {
             Ok(placings) => (placings, None),
             // Some of them at least: what they leave is free when the map is settled.
-            Err(error) => (self.take_some(&made), Some(error)),
+            Err(error @ Error::DiskFull { .. }) => match self.take_some(&made) {
+                Ok(placings) if placings.len() == made.len() => (placings, None),
+                Ok(placings) => (placings, Some(error)),
+                Err(error) => (Vec::new(), Some(error)),
+            },
+            Err(error) => (Vec::new(), Some(error)),
         }
     }
 
-    fn take_all(&self, made: &[(PageNo, Lsn, Made)], units: u32) -> Result<Vec<Placing>> {
+    fn take_all(&self, made: &[Image], units: u32) -> Result<Vec<Placing>> {
         loop {
             if let Some(placings) = self.try_take_all(made, units) {
                 return Ok(placings);
@@ -82,28 +102,82 @@ impl PlacedPages {
         }
     }
 
-    /// The first of them, as many as find a place, of the reserve too.
-    fn take_some(&self, made: &[(PageNo, Lsn, Made)]) -> Vec<Placing> {
+    /// The first of them, as many as find a place. None only where there is too little free, and no
+    /// image of others is on its way that would leave its old units.
+    fn take_some(&self, made: &[Image]) -> Result<Vec<Placing>> {
+        loop {
+            let landed = self.state.lock().landed;
+            self.settle()?;
+            let mut placings = self.take_each(made);
+            if placings.is_empty() && self.await_landing(landed)? {
+                continue;
+            }
+            if placings.is_empty() {
+                placings = self.take_scattered(made)?;
+            }
+            if !placings.is_empty() || !self.await_landing(landed)? {
+                return Ok(placings);
+            }
+        }
+    }
+
+    /// As [`take_each`](Self::take_each), where what is free is too scattered for the first one:
+    /// images are moved for it and some others.
+    fn take_scattered(&self, made: &[Image]) -> Result<Vec<Placing>> {
+        paranoid!(!made.is_empty(), "units are brought together for nothing");
+        let _moving = self.moving.lock();
+        let placings = self.take_each(made);
+        if !placings.is_empty() || mutants::on(Mutant::ScatteredUnitsLeft) {
+            return Ok(placings);
+        }
+        let wanted = made.iter().map(units_of).sum::<u32>().min(COMPACTED_UNITS);
+        self.compact(units_of(&made[0]), wanted)?;
+        Ok(self.take_each(made))
+    }
+
+    /// Waits while images are on their way, until one has landed since: false if there is none.
+    fn await_landing(&self, landed: u64) -> Result<bool> {
         let mut state = self.state.lock();
-        let placings = made
-            .iter()
-            .map_while(|&(page, lsn, Made { codec, length })| {
-                let unit = state.units.take(length.div_ceil(UNIT_LEN as u32))?.start;
-                let place = Place {
-                    unit,
-                    length,
-                    codec,
-                    lsn,
-                };
-                Some(Placing { page, place })
-            });
-        placings.collect()
+        while state.landed == landed {
+            if state.flying == 0 {
+                return Ok(false);
+            }
+            // What fails for good tells nothing but the poison.
+            self.landing.wait_for(&mut state, LOOK_EVERY);
+            self.poison.check()?;
+        }
+        Ok(true)
+    }
+
+    /// The first of them, as many as find a place.
+    fn take_each(&self, made: &[Image]) -> Vec<Placing> {
+        let mut state = self.state.lock();
+        let placings = made.iter().map_while(|image| {
+            let &(page, lsn, Made { codec, length }) = image;
+            let unit = state.units.take_tight(units_of(image))?.start;
+            let place = Place {
+                unit,
+                length,
+                codec,
+                lsn,
+            };
+            Some(Placing { page, place })
+        });
+        let placings: Vec<_> = placings.collect();
+        paranoid!(
+            placings.len() <= made.len(),
+            "{} of {} images have units",
+            placings.len(),
+            made.len()
+        );
+        state.flying += placings.len() as u32;
+        placings
     }
 
     /// One run for all, else one for each; `None` if some find no place.
-    fn try_take_all(&self, made: &[(PageNo, Lsn, Made)], units: u32) -> Option<Vec<Placing>> {
+    fn try_take_all(&self, made: &[Image], units: u32) -> Option<Vec<Placing>> {
         let mut state = self.state.lock();
-        if state.units.free() < units.saturating_add(self.reserve()) {
+        if state.units.free() < units {
             return None;
         }
         let mut run = state.units.take(units).map(|extent| extent.start);
@@ -138,13 +212,8 @@ impl PlacedPages {
             placings.len(),
             made.len()
         );
+        state.flying += placings.len() as u32;
         Some(placings)
-    }
-
-    /// Units that are left for when the disk is full: a page that is written there leaves its own,
-    /// so pages go on being written, a few at a time.
-    pub(super) fn reserve(&self) -> u32 {
-        2 * self.page_size.div_ceil(UNIT_LEN as u32)
     }
 
     /// Images that could not be written: their units are free again.
@@ -153,6 +222,19 @@ impl PlacedPages {
         for placing in placings {
             state.units.give_back(placing.extent());
         }
+        self.end_flights(&mut state, placings.len());
+    }
+
+    /// Images that have landed, or will not.
+    fn end_flights(&self, state: &mut State, count: usize) {
+        paranoid!(
+            count <= state.flying as usize,
+            "{count} images land, and {} were on their way",
+            state.flying
+        );
+        state.flying -= count as u32;
+        state.landed += count as u64;
+        self.landing.notify_all();
     }
 
     /// Images that are durable: the pages are there from now on.
@@ -172,10 +254,23 @@ impl PlacedPages {
                 continue;
             };
             let old = std::mem::replace(place, placing.place);
+            if old.is_empty() && placing.page.0 < state.promised {
+                state.unplaced -= 1;
+            }
+            paranoid!(
+                old.units() <= state.live,
+                "page {} leaves {} units of {}",
+                placing.page,
+                old.units(),
+                state.live
+            );
+            state.live = state.live + placing.place.units() - old.units();
             let block = &mut state.blocks[page / BLOCK_PLACES];
             state.waiting += block.leave(page % BLOCK_PLACES, &old, &mut state.units);
         }
+        self.end_flights(state, placings.len());
         self.is_dirty.store(true, Ordering::Release);
+        self.note_room(state);
     }
 
     /// Writes a page past the page writer; it is durable when the map has been settled.

@@ -80,7 +80,7 @@ fn work(
         }
         write_images(&mut *writer, &batch)?;
         if random.below(3) == 0 {
-            rig.spaces.settle_places()?;
+            rig.spaces.settle_places(0)?;
             for versions in model.values_mut() {
                 versions.settled = versions.since.last().copied().unwrap_or(versions.settled);
                 versions.since.clear();
@@ -143,7 +143,7 @@ fn whatever_a_crash_leaves_is_a_map_of_whole_images() {
 }
 
 #[test]
-fn a_full_disk_places_nothing() {
+fn on_a_full_disk_pages_stay_where_they_are() {
     let disk = Disk::new();
     let rig = Rig::open(&disk, placed()).unwrap();
     let file = rig.spaces.create(SPACE, 4, PLACED).unwrap();
@@ -179,11 +179,13 @@ fn a_file_stays_near_what_lives_in_it() {
     let mut random = Random(5);
     let all: BTreeMap<u32, u64> = (0..600).map(|page| (page, 1)).collect();
     write_images(&mut *writer, &all).unwrap();
+    // What the pages were promised and did not need is given back, as at a checkpoint.
+    rig.spaces.settle_places(0).unwrap();
     for lsn in 2..400 {
         let batch = (0..24).map(|_| (random.below(600) as u32, lsn)).collect();
         write_images(&mut *writer, &batch).unwrap();
         if lsn % 20 == 0 {
-            rig.spaces.settle_places().unwrap();
+            rig.spaces.settle_places(0).unwrap();
         }
     }
     let placed = file.placed().unwrap();
@@ -238,7 +240,7 @@ fn settled() -> Disk {
     for lsn in 1..4 {
         let all: BTreeMap<u32, u64> = (0..600).map(|page| (page, lsn)).collect();
         write_images(&mut *rig.store.writer().unwrap(), &all).unwrap();
-        rig.spaces.settle_places().unwrap();
+        rig.spaces.settle_places(0).unwrap();
     }
     disk
 }
@@ -303,7 +305,7 @@ fn a_lost_block_of_the_map_loses_its_pages_alone() {
     let rig = Rig::open(&disk, placed()).unwrap();
     let pages = BTreeMap::from([(3, 3), (300, 3)]);
     write_images(&mut *rig.store.writer().unwrap(), &pages).unwrap();
-    rig.spaces.settle_places().unwrap();
+    rig.spaces.settle_places(0).unwrap();
     drop(rig);
     let mut found = readable(&disk);
     assert!(found.contains(&300));
@@ -340,7 +342,7 @@ fn what_two_threads_settle_is_durable_when_each_goes_on() {
                     (first..first + 3).map(|page| (page, lsn)).collect();
                 let written = rig.store.writer();
                 let written = written.and_then(|mut writer| write_images(&mut *writer, &pages));
-                match written.and_then(|()| rig.spaces.settle_places()) {
+                match written.and_then(|()| rig.spaces.settle_places(0)) {
                     Ok(()) => settled = lsn,
                     Err(_) => break,
                 }
@@ -385,7 +387,7 @@ fn maps_of_many_tables_are_settled_or_the_failure_is_told() {
             write_pages(&mut *writer, std::iter::once((id(space, 1), 7))).unwrap();
         }
         disk.set_fault(Fault::PowerAt(random.below(1000)));
-        let result = rig.spaces.settle_places();
+        let result = rig.spaces.settle_places(0);
         drop((writer, rig));
         disk.power_loss(&mut random);
         if result.is_err() {
@@ -404,4 +406,177 @@ fn maps_of_many_tables_are_settled_or_the_failure_is_told() {
         settled > 2 && failed > 2,
         "{settled} settled, {failed} failed"
     );
+}
+
+/// Whatever page is promised is written on a full disk, again and again, and after a crash.
+#[test]
+fn what_is_allocated_is_written_on_a_full_disk() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let disk = Disk::new();
+        let mut rig = Rig::open(&disk, placed()).unwrap();
+        let kind = Placement::Placed(compression);
+        let file = rig.spaces.create(SPACE, 4, kind).unwrap();
+        file.ensure_pages(300).unwrap();
+        disk.set_capacity(0);
+        file.ensure_pages(400).unwrap_err();
+        drop(file);
+        let mut random = Random(11);
+        for lsn in 1..60 {
+            write_all(&rig, 300, lsn, &mut random);
+            if lsn % 7 == 0 {
+                drop(rig);
+                disk.power_loss(&mut random);
+                rig = Rig::open(&disk, placed()).unwrap();
+                rig.spaces.open(SPACE).unwrap().reach_pages(300).unwrap();
+            }
+        }
+    }
+}
+
+/// Writes each of so many pages, in any order; a write that finds little room writes some.
+fn write_all(rig: &Rig, pages: u32, lsn: u64, random: &mut Random) {
+    let file = rig.spaces.open(SPACE).unwrap();
+    let mut writer = rig.store.writer().unwrap();
+    let mut left: Vec<u32> = (0..pages).collect();
+    while !left.is_empty() {
+        let chosen = (0..32).map(|_| left[random.below(left.len() as u64) as usize]);
+        let batch: BTreeMap<u32, u64> = chosen.map(|page| (page, lsn)).collect();
+        if let Err(error) = write_images(&mut *writer, &batch) {
+            assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+        }
+        let before = left.len();
+        left.retain(|&page| file.placed().unwrap().place(PageNo(page)).lsn != Lsn(lsn));
+        assert!(left.len() < before, "none of {batch:?} was written");
+    }
+}
+
+/// A page that lies in one unit to four, as its LSN says.
+fn image_by_lsn(id: PageId, lsn: u64) -> AlignedBuffer {
+    let mut bytes = AlignedBuffer::zeroed(PAGE_SIZE);
+    init_page(&mut bytes, id, PageType::Leaf);
+    set_page_lsn(&mut bytes, Lsn(lsn));
+    let mut random = Random(id.to_u64() ^ lsn << 20 | 1);
+    let noise = 24 + 4000 * units_by_lsn(lsn) as usize;
+    for byte in &mut bytes[24..noise] {
+        *byte = random.next() as u8;
+    }
+    bytes
+}
+
+fn units_by_lsn(lsn: u64) -> u64 {
+    1 + lsn % 4
+}
+
+fn write_by_lsn(rig: &Rig, page: u32, lsn: u64) -> Result<()> {
+    let id = id(SPACE.0, page);
+    let mut bytes = image_by_lsn(id, lsn);
+    let image = PageImage {
+        id,
+        fresh: false,
+        oldest: Lsn(0),
+        again: false,
+        landed: Default::default(),
+        bytes: &mut bytes,
+    };
+    rig.store.writer()?.write(&mut [image])
+}
+
+const TIGHT_PAGES: u32 = 150;
+
+/// A file of some pages that is full, on a full disk.
+fn tight(disk: &Disk, random: &mut Random) -> (Rig, BTreeMap<u32, Versions>) {
+    let rig = Rig::open(disk, placed()).unwrap();
+    let file = rig.spaces.create(SPACE, 4, PLACED).unwrap();
+    file.ensure_pages(TIGHT_PAGES).unwrap();
+    for page in 0..TIGHT_PAGES {
+        write_by_lsn(&rig, page, 4).unwrap();
+    }
+    // What the pages were promised is cut off.
+    rig.spaces.settle_places(0).unwrap();
+    disk.set_capacity(0);
+    let written = Versions {
+        settled: 4,
+        since: Vec::new(),
+    };
+    let mut model = (0..TIGHT_PAGES)
+        .map(|page| (page, written.clone()))
+        .collect();
+    change_lengths(&rig, &mut model, random, 100).unwrap();
+    (rig, model)
+}
+
+/// Pages become shorter and longer, as long as there are units for them outside the hole.
+fn change_lengths(
+    rig: &Rig,
+    model: &mut BTreeMap<u32, Versions>,
+    random: &mut Random,
+    from: u64,
+) -> Result<()> {
+    let file = rig.spaces.open(SPACE)?;
+    let placed = file.placed().unwrap();
+    let units = |bytes: u64| bytes / 4096;
+    for round in from..from + 100 {
+        let page = random.below(u64::from(TIGHT_PAGES)) as u32;
+        let lsn = 4 * round + random.below(4);
+        let needed = units(placed.live_bytes()) + 1 + 8 + units_by_lsn(lsn);
+        if needed > units(placed.file_bytes()) {
+            continue;
+        }
+        model.entry(page).or_default().since.push(lsn);
+        write_by_lsn(rig, page, lsn)?;
+    }
+    rig.spaces.settle_places(1000)
+}
+
+fn check_lengths(rig: &Rig, model: &mut BTreeMap<u32, Versions>) {
+    let mut bytes = AlignedBuffer::zeroed(PAGE_SIZE);
+    for (&page, versions) in model.iter_mut() {
+        let id = id(SPACE.0, page);
+        rig.store.read(id, &mut bytes).unwrap();
+        let lsn = page_lsn(&bytes).0;
+        let known = lsn == versions.settled || versions.since.contains(&lsn);
+        assert!(known, "page {page}, {versions:?}: LSN {lsn}");
+        assert!(
+            bytes[4..] == image_by_lsn(id, lsn)[4..],
+            "page {page}, LSN {lsn}"
+        );
+        (versions.settled, versions.since) = (lsn, Vec::new());
+    }
+}
+
+#[test]
+fn images_that_become_long_find_scattered_units() {
+    for seed in 1..=20 {
+        let (disk, mut random) = (Disk::new(), Random(seed));
+        let (rig, mut model) = tight(&disk, &mut random);
+        for round in 1..10 {
+            change_lengths(&rig, &mut model, &mut random, 1000 * round).unwrap();
+            check_lengths(&rig, &mut model);
+        }
+        let moved = rig.count(Counter::ImagesMoved);
+        assert!(moved > 0, "seed {seed}: free units were never scattered");
+    }
+}
+
+#[test]
+fn whatever_a_crash_leaves_of_moves_is_whole() {
+    for at in (0..1500).step_by(13) {
+        let (disk, mut random) = (Disk::new(), Random(at + 1));
+        let (rig, mut model) = tight(&disk, &mut random);
+        disk.set_fault(Fault::PowerAt(at));
+        let _ = change_lengths(&rig, &mut model, &mut random, 1000);
+        drop(rig);
+        for round in 2..5 {
+            disk.power_loss(&mut random);
+            let rig = Rig::open(&disk, placed()).unwrap();
+            rig.spaces
+                .open(SPACE)
+                .unwrap()
+                .reach_pages(TIGHT_PAGES)
+                .unwrap();
+            check_lengths(&rig, &mut model);
+            disk.set_fault(Fault::PowerAt(random.below(300)));
+            let _ = change_lengths(&rig, &mut model, &mut random, 1000 * round);
+        }
+    }
 }
