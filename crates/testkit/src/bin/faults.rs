@@ -23,7 +23,7 @@ struct Arguments {
     #[command(subcommand)]
     role: Option<Role>,
     /// Only this kind: read, write, sync, allocate, truncate, rename, syncdir, open, remove, look,
-    /// list, createdir, lock; or damage, placed, huge, lasting, handles, processes, around
+    /// list, createdir, lock; or damage, placed, huge, lasting, full, handles, processes, around
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// At most so many minutes; without it, until every case has run
@@ -62,6 +62,7 @@ enum Kind {
     Placed,
     Huge,
     Lasting,
+    Full,
     Handles,
     Processes,
     Around,
@@ -76,6 +77,7 @@ impl Kind {
             Kind::Damage,
             Kind::Placed,
             Kind::Huge,
+            Kind::Full,
             Kind::Lasting,
             Kind::Processes,
         ];
@@ -97,6 +99,7 @@ impl Kind {
             Kind::Placed => report.damage(starts, &damage::PLACED),
             Kind::Huge => report.huge(),
             Kind::Lasting => report.lasting(starts),
+            Kind::Full => report.full(),
             Kind::Handles => report.handles(),
             Kind::Processes => report.processes(),
             Kind::Around => report.around(starts),

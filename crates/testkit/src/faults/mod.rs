@@ -4,7 +4,8 @@
 //! [`every`] is complete over a fixed piece of work, [`damage`] over the bytes that it leaves, what
 //! is undamaged of which can be [`salvaged`];
 //! [`huge`] has files of terabytes and page numbers near the end; in [`lasting`] whole files fail
-//! for as long as it lasts, in [`handles`] there are more tables than handles, in [`around`] the
+//! for as long as it lasts, in [`full`] the disk is full under tables larger than the pool, in
+//! [`handles`] there are more tables than handles, in [`around`] the
 //! control file is replaced or memory is limited from outside, in [`processes`] real ones have
 //! budgets; the functions here let one operation of a random run fail. [`known`] are the known bugs
 //! that are not fixed yet.
@@ -15,6 +16,7 @@ pub mod damage;
 pub mod every;
 pub mod figure;
 pub mod forged;
+pub mod full;
 pub mod handles;
 pub mod huge;
 pub mod known;

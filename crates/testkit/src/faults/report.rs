@@ -6,7 +6,7 @@ use super::figure::Measured;
 use super::handles::{self, Crowd};
 use super::known::{self, KNOWN};
 use super::work::{Life, Start};
-use super::{around, huge, lasting, processes};
+use super::{around, full, huge, lasting, processes};
 use inkstone_io::sim::OpKind;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -311,6 +311,22 @@ impl Report {
             self.huge += 1;
             if let Err(text) = huge::run(case) {
                 self.broken(format!("{text}\n  repeat: cargo xtask faults --kind huge"));
+            }
+        }
+    }
+
+    /// Fills disks.
+    pub fn full(&mut self) {
+        for case in full::Case::all().step_by(self.budget.stride as usize) {
+            if !self.goes_on() {
+                return;
+            }
+            match case.run() {
+                Ok(()) => self.count(("Disk".to_owned(), "Full".to_owned()), Consequence::Failed),
+                Err(text) => {
+                    self.cases += 1;
+                    self.broken(format!("{text}\n  repeat: cargo xtask faults --kind full"));
+                }
             }
         }
     }
