@@ -160,6 +160,10 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
             let runs = runs.unwrap_or(1_000_000);
             format!("--seed 1 --runs {runs}")
         }
+        Machine::Profile(name) => {
+            let runs = runs.unwrap_or(1_000_000);
+            format!("--profile {name} --seed 1 --runs {runs}")
+        }
         Machine::SmallLog => {
             let runs = runs.unwrap_or(1_000_000);
             format!("--small-log --seed 1 --runs {runs}")

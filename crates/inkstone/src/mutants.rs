@@ -12,6 +12,8 @@
 pub enum Machine {
     /// Random work on a simulated disk that loses power.
     Sim,
+    /// The same, with features that lead to a certain kind of trouble: a profile of this name.
+    Profile(&'static str),
     /// Operations on the disk fail, bytes on it change: this kind of the fault campaign.
     Faults(&'static str),
     /// Histories of concurrent transactions.
@@ -31,7 +33,7 @@ impl Machine {
     /// The program's or command's name.
     pub const fn program(self) -> &'static str {
         match self {
-            Machine::Sim | Machine::SmallLog => "sim",
+            Machine::Sim | Machine::Profile(_) | Machine::SmallLog => "sim",
             Machine::Faults(_) => "faults",
             Machine::Histories => "histories",
             Machine::FailedSync => "failed-sync",
@@ -76,7 +78,7 @@ macro_rules! mutants {
     };
 }
 
-use Machine::{FailedSync, Faults, Histories, Replica, Sessions, Sim, SmallLog};
+use Machine::{FailedSync, Faults, Histories, Profile, Replica, Sessions, Sim, SmallLog};
 
 mutants! {
     LogUnsynced, "log-unsynced", Sim, 60,
@@ -95,7 +97,7 @@ mutants! {
         "pages count as clean, and the checkpoint passes them, before they are synced";
     DoublewriteSkipped, "doublewrite-skipped", Sim, 120,
         "pages are written in place without a copy in the doublewrite file";
-    DoublewriteUnsynced, "doublewrite-unsynced", Sim, 120,
+    DoublewriteUnsynced, "doublewrite-unsynced", Profile("torn-pages"), 120,
         "pages are written in place before their copies are durable";
     TornPageKept, "torn-page-kept", Faults("damage"), 60,
         "recovery does not put doublewrite copies in place of torn pages";
@@ -151,7 +153,7 @@ mutants! {
         "a row keeps its old version address when its transaction's undo moves";
     UndoSavedUnsynced, "undo-saved-unsynced", Sim, 120,
         "the log lets go of undo that was written to the undo file and not synced";
-    UndoCutEarly, "undo-cut-early", Sim, 240,
+    UndoCutEarly, "undo-cut-early", Profile("large-transactions"), 180,
         "the undo file is cut, and written over, before the log is durable that makes it needless";
     SavedInsertNeeded, "saved-insert-needed", Sim, 240,
         "an insert that the scan cannot decode, and whose undo is saved later, is an error";
@@ -197,8 +199,6 @@ mutants! {
         "where no page number is left the search for a free page begins again";
     PlacedUnpromised, "placed-unpromised", Faults("full"), 120,
         "placed pages are allocated for which their file has no units";
-    ScatteredUnitsLeft, "scattered-units-left", Faults("full"), 180,
-        "images for which free units are too scattered are not written on a full disk";
     ControlReplacedUnseen, "control-replaced-unseen", Faults("around"), 120,
         "it is not checked whether the control file is still the one that is locked";
     NewerTableRead, "newer-table-read", Sim, 60,

@@ -3,6 +3,7 @@
 use crate::driver::{Marks, Plan};
 use crate::failed_sync::flushers;
 use crate::{schedule, small_log};
+use clap::ValueEnum;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
@@ -65,6 +66,9 @@ fn watch() {
 pub fn repeat_line(plan: &Plan) -> String {
     let usual = Plan::of_seed(plan.seed);
     let mut line = format!("cargo xtask sim --seed {}", plan.seed);
+    if let Some(profile) = plan.profile.and_then(|profile| profile.to_possible_value()) {
+        line.push_str(&format!(" --profile {}", profile.get_name()));
+    }
     let mut add = |name: &str, value: u64, usual: u64| {
         if value != usual {
             line.push_str(&format!(" --{name} {value}"));

@@ -15,6 +15,7 @@ use crate::{Error, Result};
 use inkstone_format::header::page_lsn;
 use inkstone_format::{Corrupt, Lsn, PageId};
 use inkstone_io::{Batch, Directory, Vfs};
+use std::path::Path;
 use std::sync::Arc;
 
 /// How pages are kept from being torn, with what that takes.
@@ -115,9 +116,8 @@ impl FilePageStore {
             .spaces
             .open_files()
             .with_descriptor(|| self.vfs.batch(depth));
-        queue.map_err(|e| {
-            Error::Unsupported(format!("{}: no queue for pages: {e}", self.vfs.name()))
-        })
+        let files = Path::new(self.vfs.name());
+        queue.map_err(|e| Error::io("make a queue for pages of", files, e))
     }
 
     /// An older version of the page than the one with LSN `newest` was read in its place: the

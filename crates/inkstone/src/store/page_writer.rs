@@ -27,6 +27,7 @@ use inkstone_format::image::{Compression, Packer};
 use inkstone_io::AlignedBuffer;
 use inkstone_io::{Batch, MemoryHandle, Op, Vfs};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Adjacent pages are combined into writes of at most this many bytes.
@@ -201,9 +202,8 @@ impl FilePageWriter {
         let batch = spaces
             .open_files()
             .with_descriptor(|| vfs.batch(OPERATIONS_MAX));
-        let batch = batch.map_err(|e| {
-            Error::Unsupported(format!("{}: no queue for page writes: {e}", vfs.name()))
-        })?;
+        let batch = batch
+            .map_err(|e| Error::io("make a queue for page writes of", Path::new(vfs.name()), e))?;
         let gather_bytes = match &protection {
             Protection::Atomic => ATOMIC_BATCH_PAGES * spaces.page_size() as usize,
             Protection::Off | Protection::Copies { .. } => 0,

@@ -3,7 +3,7 @@
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use inkstone_io::sim::{Fault, OpKind};
-use inkstone_testkit::driver::{Marks, Plan};
+use inkstone_testkit::driver::{Marks, Plan, Profile};
 use inkstone_testkit::failed_sync::flushers;
 use inkstone_testkit::marks::{RUNS_TO_JUDGE, SOMETIMES};
 use inkstone_testkit::workers::{self, Campaign, Tally};
@@ -44,6 +44,9 @@ struct Arguments {
     /// Only clients that are threads and share a small log (otherwise one seed of sixteen)
     #[arg(long, conflicts_with_all = ["steps", "cycles", "fault"])]
     small_log: bool,
+    /// Only runs with features that lead to a certain kind of trouble
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["small_log", "fault"])]
+    profile: Option<Profile>,
     /// Processes that run seeds at the same time [default: two for each core]
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u64).range(1..=1024))]
     jobs: Option<u64>,
@@ -106,11 +109,16 @@ fn fault(text: &str) -> Result<Fault, String> {
 }
 
 impl Arguments {
+    /// Whether there are marks that its runs cannot come to.
+    fn is_narrow(&self) -> bool {
+        self.small_log || self.profile.is_some()
+    }
+
     fn run_seed(&self, seed: u64) -> (Marks, Result<(), String>) {
         if let Some(kind) = self.fault {
             return faults::run(seed, kind, self.nth, self.error, self.times, self.trace);
         }
-        let own = self.steps.is_none() && self.cycles.is_none();
+        let own = self.steps.is_none() && self.cycles.is_none() && self.profile.is_none();
         if self.small_log || own && seed % SMALL_LOG_EVERY == SMALL_LOG_AT {
             let case = small_log::Case::of_seed(seed);
             if self.trace {
@@ -125,7 +133,10 @@ impl Arguments {
             }
             return campaign::run_flushers(case);
         }
-        let usual = Plan::of_seed(seed);
+        let usual = match self.profile {
+            Some(profile) => Plan::of_profile(profile, seed),
+            None => Plan::of_seed(seed),
+        };
         let cycles = match self.steps {
             Some(_) => u64::MAX,
             None => usual.cycles,
@@ -214,11 +225,11 @@ fn lead(arguments: &Arguments) -> std::io::Result<ExitCode> {
         println!("{:#}", tally.to_json());
     } else {
         report(&campaign, &tally, begin.elapsed());
-        if !arguments.small_log {
+        if !arguments.is_narrow() {
             report_missing(&tally);
         }
     }
-    let lacks_marks = !arguments.small_log && !tally.missing().is_empty();
+    let lacks_marks = !arguments.is_narrow() && !tally.missing().is_empty();
     let bad = lacks_marks || !tally.failures.is_empty();
     Ok(ExitCode::from(u8::from(bad)))
 }

@@ -1,19 +1,19 @@
 //! How transactions end: commit, rollback, prepare, and the decision on what is prepared.
 
 use super::client::Client;
-use super::{Outcome, Run, Stop, bug};
+use super::{Outcome, Profile, Run, Stop, bug};
 use crate::model::Event;
 use inkstone::Error;
 use inkstone::internals::options::{BulkLogging, Durability};
 use std::sync::Arc;
 
 /// Rows of a transaction of which some undo may be in its file.
-const LARGE: usize = 100;
+pub(super) const LARGE: usize = 100;
 
 impl Run {
-    /// A round of checkpoints, which saves no undo that was not asked for.
-    fn maintain_all(&mut self) -> Outcome {
-        let result = self.database().maintain(u64::MAX);
+    /// A round of checkpoints, which saves the undo of transactions that keep more log than this.
+    fn maintain_all(&mut self, log_bytes: u64) -> Outcome {
+        let result = self.database().maintain(log_bytes);
         result.or_else(|error| self.judge("a round of checkpoints", &error))
     }
 
@@ -27,9 +27,12 @@ impl Run {
         };
         // What a large one has saved is needed until the log that ends it is durable: no
         // checkpoint makes it so, as there was one just before.
-        let looks = durability == Durability::Lazy && own.len() > LARGE && self.rng.chance(30);
+        let is_profile = self.plan.profile == Some(Profile::LargeTransactions);
+        let (percent, log_bytes) = if is_profile { (100, 0) } else { (30, u64::MAX) };
+        let is_large = durability == Durability::Lazy && own.len() > LARGE;
+        let looks = is_large && self.rng.chance(percent);
         if looks {
-            self.maintain_all()?;
+            self.maintain_all(log_bytes)?;
         }
         let result = match given {
             Some(durability) => txn.commit_with(durability),
@@ -52,7 +55,8 @@ impl Run {
                     Durability::Lazy => {}
                 }
                 if looks {
-                    self.maintain_all()?;
+                    self.marks.add("lazy ends of large transactions", 1);
+                    self.maintain_all(u64::MAX)?;
                     self.if_power_were_lost()?;
                 }
                 Ok(())

@@ -26,6 +26,7 @@ mod hot;
 mod late;
 mod life;
 mod load;
+mod profiles;
 mod reads;
 mod rows;
 mod spells;
@@ -35,6 +36,7 @@ mod wreck;
 
 pub use crate::marks::Marks;
 pub use features::{Disk, Ending, Features};
+pub use profiles::Profile;
 
 use crate::Rng;
 use crate::model::{Model, TableId};
@@ -56,6 +58,8 @@ pub struct Plan {
     pub seed: u64,
     /// What the run does and leaves out.
     pub features: Features,
+    /// Which profile has changed the features.
+    pub profile: Option<Profile>,
     /// How often the process ends, at most.
     pub cycles: u64,
     /// Steps of work in a cycle, at most.
@@ -74,12 +78,21 @@ impl Plan {
         Self {
             seed,
             features: Features::of_seed(seed),
+            profile: None,
             cycles: 5,
             steps_max: 250,
             steps_total: u64::MAX,
             fault: None,
             trace: false,
         }
+    }
+
+    /// The usual plan of a seed, in runs that lead to a certain kind of trouble.
+    pub fn of_profile(profile: Profile, seed: u64) -> Self {
+        let mut plan = Self::of_seed(seed);
+        profile.change(&mut plan.features);
+        plan.profile = Some(profile);
+        plan
     }
 }
 

@@ -1,8 +1,9 @@
 //! One random step, and the small ones: begin, savepoints, upkeep.
 
 use super::client::Client;
+use super::ends::LARGE;
 use super::generate::Shape;
-use super::{Outcome, Run};
+use super::{Outcome, Profile, Run};
 use crate::model::{RowName, TableId};
 use inkstone::{Isolation, Table};
 use std::time::Duration;
@@ -57,7 +58,10 @@ impl Run {
         let features = self.plan.features.clone();
         // The first client is the one of giant transactions.
         let giant = features.giant && n == 0;
+        let is_profile = self.plan.profile == Some(Profile::LargeTransactions);
+        let is_large = client.own.len() > LARGE;
         let keep = match self.rng.below(100) {
+            0..=5 if is_profile && is_large => return self.commit(n, client),
             0..=11 if giant && self.rng.chance(90) => self.bulk(n, &mut client),
             0..=11 if features.loads() && self.rng.chance(70) => return self.load(n, client),
             0..=7 => return self.commit(n, client),

@@ -16,7 +16,7 @@ use inkstone::{
     Database, Error, Isolation, Options, PageCompression, PagePlacement, Table, Transaction,
 };
 use inkstone_io::sim::SimVfs;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +28,9 @@ const ROW_BYTES: usize = 800;
 const PAGE: u64 = 16 << 10;
 /// Statements that find the disk full before the life ends.
 const FAILURES: u64 = 12;
+/// Transactions that lengthen images on the full disk, and rows of each.
+const LENGTHENING_ROUNDS: usize = 200;
+const LENGTHENED: usize = 60;
 /// Transactions at most.
 const TRANSACTIONS_MAX: u64 = 3000;
 /// How long a shortage may be noticed after it has passed.
@@ -140,6 +143,7 @@ impl Run {
         self.capacity = self.vfs.used_bytes() + self.case.spare;
         self.vfs.set_capacity_bytes(self.capacity);
         self.write_until_full(&db, &table)?;
+        self.lengthen(&db, &table)?;
         self.shrink(&db, &table)?;
         let (db, table) = self.next_process(db, table)?;
         self.compare(&db, &table)?;
@@ -224,6 +228,28 @@ impl Run {
         Err(format!(
             "{TRANSACTIONS_MAX} transactions, and {failures} found the disk full"
         ))
+    }
+
+    /// Rows here and there come to compress badly, as far as there is room: what becomes free lies
+    /// scattered.
+    fn lengthen(&mut self, db: &Database, table: &Table) -> Result<(), String> {
+        for round in 0..LENGTHENING_ROUNDS {
+            let keys: Vec<u64> = self.rows.keys().copied().collect();
+            let places =
+                (0..LENGTHENED).map(|n| (n * keys.len() / LENGTHENED + 31 * round) % keys.len());
+            let keys: BTreeSet<u64> = places.map(|place| keys[place]).collect();
+            let changes: Changes = keys
+                .into_iter()
+                .map(|key| (key, Some(self.value(7))))
+                .collect();
+            if change(db, table, &changes)? {
+                self.apply(changes);
+            }
+            if round % 20 == 0 {
+                self.read_some(db, table)?;
+            }
+        }
+        self.compare(db, table)
     }
 
     /// Rows are deleted; first some of them to be rolled back.

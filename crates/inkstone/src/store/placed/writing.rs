@@ -4,7 +4,6 @@ use super::PlacedPages;
 use super::promise::growth;
 use super::state::{Placing, State};
 use crate::counters::Counter;
-use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
@@ -127,7 +126,7 @@ impl PlacedPages {
         paranoid!(!made.is_empty(), "units are brought together for nothing");
         let _moving = self.moving.lock();
         let placings = self.take_each(made);
-        if !placings.is_empty() || mutants::on(Mutant::ScatteredUnitsLeft) {
+        if !placings.is_empty() {
             return Ok(placings);
         }
         let wanted = made.iter().map(units_of).sum::<u32>().min(COMPACTED_UNITS);

@@ -1,0 +1,42 @@
+//! Profiles: features that lead to a certain kind of trouble. In the usual mix of features some bugs
+//! need a hundred runs before what they need comes together; with a profile it does in a few.
+
+use super::{Disk, Ending, Features};
+use clap::ValueEnum;
+use inkstone::internals::options::{Doublewrite, Durability, FlushMethod};
+
+/// What the runs of a campaign have in common. The rest is as the seed says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Profile {
+    /// Transactions whose undo is in its file, with ends that need not be durable.
+    LargeTransactions,
+    /// Power losses amid writes of pages, on a disk that tears them.
+    TornPages,
+}
+
+impl Profile {
+    /// Changes the features of a seed.
+    pub(super) fn change(self, features: &mut Features) {
+        match self {
+            Self::LargeTransactions => {
+                (features.giant, features.heavy, features.bulk) = (true, false, true);
+                (features.long_values, features.spells) = (false, false);
+                features.durabilities = vec![Durability::Lazy];
+                features.version_store_memory = vec![1 << 20];
+                features.clients = features.clients.min(2);
+                features.tables_max = 1;
+            }
+            Self::TornPages => {
+                (features.disk, features.volatile_cache) = (Disk::Tears, true);
+                features.doublewrite = vec![Doublewrite::On];
+                features.skip_fresh = vec![true];
+                features.flush_methods = vec![FlushMethod::ODirect];
+                features.pool_pages = vec![64];
+                features.placements = Vec::new();
+                features.ends = vec![Ending::PowerLossInside];
+                features.crash_within = vec![300];
+                features.spells = false;
+            }
+        }
+    }
+}
