@@ -1,5 +1,5 @@
-//! Profiles: features that lead to a certain kind of trouble. In the usual mix of features some bugs
-//! need a hundred runs before what they need comes together; with a profile it does in a few.
+//! Profiles: features that lead to a certain kind of trouble. In the usual mix what some bugs need
+//! comes together once in a hundred runs; with a profile it does in a few.
 
 use super::{Disk, Ending, Features};
 use clap::ValueEnum;
