@@ -107,11 +107,11 @@ mutants! {
         "units are used again while the map on disk says that a page is there";
     PlacesUnsettled, "places-unsettled", Sim, 120,
         "the checkpoint passes pages of which the map on disk names older images";
-    LeftOutUnsettled, "left-out-unsettled", Sim, 120,
+    LeftOutUnsettled, "left-out-unsettled", Profile("loads"), 120,
         "a transaction commits before the rows that the log lacks are on disk";
-    SplitKeepsSlots, "split-keeps-slots", Sim, 120,
+    SplitKeepsSlots, "split-keeps-slots", Profile("loads"), 120,
         "where a page of which the log lacks rows is split, the log says how many stay";
-    PageNotLoggedWhole, "page-not-logged-whole", Sim, 120,
+    PageNotLoggedWhole, "page-not-logged-whole", Profile("loads"), 120,
         "a row of another transaction is logged for a page of which the log lacks rows";
     PlacesUnsynced, "places-unsynced", Sim, 120,
         "a block of the place map counts as durable before it is synced";
@@ -155,7 +155,7 @@ mutants! {
         "the log lets go of undo that was written to the undo file and not synced";
     UndoCutEarly, "undo-cut-early", Profile("large-transactions"), 180,
         "the undo file is cut, and written over, before the log is durable that makes it needless";
-    SavedInsertNeeded, "saved-insert-needed", Sim, 240,
+    SavedInsertNeeded, "saved-insert-needed", Profile("saved-undo"), 180,
         "an insert that the scan cannot decode, and whose undo is saved later, is an error";
     BulkLeftAfterCrash, "bulk-left-after-crash", Sim, 120,
         "what a bulk insert has put into its tree stays there after a crash";

@@ -184,7 +184,11 @@ fn precompile(mut compiler: Command, header: &Path, objects: &Path) -> Result<()
     compile(vec![(header.to_owned(), compiler)])
 }
 
+/// A cargo profile in place of the one of what is shipped, which takes long to build.
+const PROFILE_VARIABLE: &str = "INKSTONE_PLUGIN_PROFILE";
+
 fn build_engine() -> Result<PathBuf> {
+    let profile = std::env::var(PROFILE_VARIABLE).unwrap_or("plugin".to_owned());
     let cargo = std::env::var("CARGO").unwrap_or("cargo".to_owned());
     let target = root().join("target");
     let mut command = Command::new(cargo);
@@ -194,14 +198,14 @@ fn build_engine() -> Result<PathBuf> {
             "build",
             "--quiet",
             "--profile",
-            "plugin",
+            &profile,
             "-p",
             "inkstone-capi",
         ])
         .arg("--target-dir")
         .arg(&target);
     match command.status() {
-        Ok(status) if status.success() => Ok(target.join("plugin/libinkstone_capi.a")),
+        Ok(status) if status.success() => Ok(target.join(profile).join("libinkstone_capi.a")),
         Ok(_) => Err("the engine cannot be built (see above)".to_owned()),
         Err(error) => Err(format!("cargo cannot be started: {error}")),
     }

@@ -3,13 +3,17 @@
 
 use super::{Disk, Ending, Features};
 use clap::ValueEnum;
-use inkstone::internals::options::{Doublewrite, Durability, FlushMethod};
+use inkstone::internals::options::{BulkLogging, Doublewrite, Durability, FlushMethod};
 
 /// What the runs of a campaign have in common. The rest is as the seed says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Profile {
     /// Transactions whose undo is in its file, with ends that need not be durable.
     LargeTransactions,
+    /// Large transactions whose undo is saved every few rows.
+    SavedUndo,
+    /// Loads of which the log lacks the rows.
+    Loads,
     /// Power losses amid writes of pages, on a disk that tears them.
     TornPages,
 }
@@ -25,6 +29,17 @@ impl Profile {
                 features.version_store_memory = vec![1 << 20];
                 features.clients = features.clients.min(2);
                 features.tables_max = 1;
+            }
+            Self::SavedUndo => {
+                (features.giant, features.heavy, features.bulk) = (true, false, true);
+                (features.long_values, features.spells) = (false, false);
+                features.log_file_size = 16 << 20;
+                features.bulk_loggings = vec![BulkLogging::Full];
+            }
+            Self::Loads => {
+                (features.giant, features.heavy) = (false, false);
+                features.bulk_loggings = vec![BulkLogging::Minimal];
+                features.spells = false;
             }
             Self::TornPages => {
                 (features.disk, features.volatile_cache) = (Disk::Tears, true);
