@@ -307,7 +307,6 @@ ha_inkstone::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info
   }
   if (way == HA_ALTER_INPLACE_NOT_SUPPORTED)
     return way;
-  is_made_anew= way == HA_ALTER_INPLACE_COPY_NO_LOCK;
   if (int refused= refuse_altered_foreign_keys(thd(), access.share->name, altered, info))
   {
     if (!thd()->is_error())
@@ -433,6 +432,9 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
       info->handler_flags & ~(ALTER_COLUMN_DEFAULT | ALTER_DROP_CHECK_CONSTRAINT);
   if (int failed= concerns_rows ? wait_for_prepared(thd(), {access.share->name}) : 0)
     return report(thd(), this, failed);
+  /* Partitions may have answered otherwise: one that was emptied has room for more places. The server
+     has the answer for all. */
+  const bool is_made_anew= info->inplace_supported == HA_ALTER_INPLACE_COPY_NO_LOCK;
   if (!is_made_anew)
     plan_indexes(info, context);
   List_iterator_fast<Alter_drop> dropped(info->alter_info->drop_list);

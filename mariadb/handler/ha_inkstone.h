@@ -332,8 +332,6 @@ private:
   bool ignores_duplicates;
   /** Whether the server fills a table that no other session sees, and that goes if that fails. */
   bool fills_copy;
-  /** Whether the ALTER that was last asked for makes the table anew, beside writers. */
-  bool is_made_anew= false;
   /** Whether the session knows that its transaction changes the table. */
   bool is_change_noted;
   /** Whether the server says where the range ends that it reads. */
