@@ -52,6 +52,20 @@ static std::string type_of(const Field *field)
   return text + (field->real_maybe_null() ? " NULL" : " NOT NULL");
 }
 
+/* As definitions have it, however the session quotes names. */
+static std::string expression_of(const Field *field)
+{
+  THD *const thd= current_thd;
+  const Sql_mode_save_for_frm_handling plain(thd);
+  const ulonglong options= thd->variables.option_bits;
+  StringBuffer<STRING_BUFFER_USUAL_SIZE> expression;
+  thd->variables.option_bits|= OPTION_QUOTE_SHOW_CREATE;
+  field->vcol_info->print(&expression);
+  thd->variables.option_bits= options;
+  return std::string(expression.ptr(), expression.length());
+}
+
+/* Entries have what virtual columns were computed to: the server's hashes of long unique keys, too. */
 static std::string parts_of(const KEY &key)
 {
   std::string text= key.flags & HA_NOSAME ? "UNIQUE (" : "(";
@@ -60,6 +74,8 @@ static std::string parts_of(const KEY &key)
     const KEY_PART_INFO &part= key.key_part[i];
     text+= i ? ", " : "";
     text+= part.field->field_name.str;
+    if (!part.field->stored_in_db())
+      text+= " AS (" + expression_of(part.field) + ")";
     if (part.key_part_flag & HA_PART_KEY_SEG)
       text+= "(" + std::to_string(part.length / part.field->charset()->mbmaxlen) + ")";
     if (part.key_part_flag & HA_REVERSE_SORT)
@@ -286,6 +302,20 @@ static std::string difference(const char *one, const char *several, const std::v
   return std::string();
 }
 
+/* Rows lie by an index that has no tree of its own: the primary key, or the first unique one without
+   NULLs, which in the file may be another one. */
+static bool is_ordered_alike(const Exported &file, const TABLE *table)
+{
+  const auto has_tree= [&](const KEY &key) {
+    return std::any_of(file.trees.begin(), file.trees.end(),
+                       [&](const std::pair<std::string, std::string> &tree) { return tree.first == key.name.str; });
+  };
+  for (uint i= 0; i < table->s->keys; i++)
+    if (has_tree(table->key_info[i]) == (i == table->s->primary_key))
+      return false;
+  return true;
+}
+
 static std::string difference(Exported &file, const TABLE *table)
 {
   Exported definition= definition_of(table, IMAGE_VERSION);
@@ -298,7 +328,8 @@ static std::string difference(Exported &file, const TABLE *table)
   /* Each index is found by its name. */
   std::sort(file.keys.begin(), file.keys.end());
   std::sort(definition.keys.begin(), definition.keys.end());
-  return difference("index", "indexes", file.keys, definition.keys);
+  const std::string keys= difference("index", "indexes", file.keys, definition.keys);
+  return !keys.empty() || is_ordered_alike(file, table) ? keys : "the file has its rows by another unique index than the table";
 }
 
 /* A damaged file is not the table's: the server's message about damaged tables would point to the

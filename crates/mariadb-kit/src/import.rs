@@ -41,6 +41,26 @@ const OTHERS: [(&str, &str); 7] = [
     ),
 ];
 
+/// Definitions of which each column is alike, and what an index says of its rows is not: of the
+/// file, of the table, and what error 1808 says.
+const OTHER_ENTRIES: [(&str, &str, &str); 3] = [
+    (
+        "id INT PRIMARY KEY, s INT AS (id + 1) VIRTUAL, KEY s (s)",
+        "id INT PRIMARY KEY, s INT AS (id + 2) VIRTUAL, KEY s (s)",
+        "index 2 is s (s AS (`id` + 1)) in the file and s (s AS (`id` + 2))",
+    ),
+    (
+        "id INT PRIMARY KEY, s TEXT DEFAULT id, t TEXT, UNIQUE KEY u (s)",
+        "id INT PRIMARY KEY, s TEXT DEFAULT id, t TEXT, UNIQUE KEY u (t)",
+        "index 2 is u (DB_ROW_HASH_1 AS (<hash>(`s`))) in the file and",
+    ),
+    (
+        "id INT NOT NULL, s INT NOT NULL DEFAULT (-id), UNIQUE KEY i (id), UNIQUE KEY s (s)",
+        "id INT NOT NULL, s INT NOT NULL DEFAULT (-id), UNIQUE KEY s (s), UNIQUE KEY i (id)",
+        "by another unique index",
+    ),
+];
+
 /// Checks that a file of another definition, or of an earlier plugin, is refused with error 1808,
 /// harms nothing, and that one of the same definition is taken.
 pub fn check(server: &Server) -> Result<()> {
@@ -51,12 +71,13 @@ pub fn check(server: &Server) -> Result<()> {
     let folder = server.data().join("smoke");
     export(server, &folder)?;
     for (definition, said) in OTHERS {
-        refuse(server, &folder, definition, said, |cfg| cfg)?;
+        refuse(server, &folder, "kept", definition, said, |cfg| cfg)?;
     }
     let of_version_1 = |cfg: String| cfg.replace("inkstone table 2\n", "inkstone table 1\n");
     refuse(
         server,
         &folder,
+        "kept",
         EXPORTED,
         "export the table again",
         of_version_1,
@@ -65,6 +86,7 @@ pub fn check(server: &Server) -> Result<()> {
     refuse(
         server,
         &folder,
+        "kept",
         EXPORTED,
         "the file has key images of version",
         of_the_future,
@@ -72,6 +94,7 @@ pub fn check(server: &Server) -> Result<()> {
 
     compare_with_innodb(server, &folder)?;
     refuse_damaged(server, &folder)?;
+    refuse_other_entries(server, &folder)?;
     check_partitions(server, &folder)?;
     check_placed(server, &folder)?;
     make_table(server, EXPORTED)?;
@@ -211,6 +234,31 @@ fn refuse_damaged(server: &Server, folder: &Path) -> Result<()> {
     }
 }
 
+/// A file is refused whose index has other entries, and taken where it has the same ones, however
+/// the session that exports quotes names.
+fn refuse_other_entries(server: &Server, folder: &Path) -> Result<()> {
+    for (exported, definition, said) in OTHER_ENTRIES {
+        server.sql(&format!(
+            "USE smoke; CREATE OR REPLACE TABLE o ({exported}) ENGINE=Inkstone; \
+             INSERT INTO o (id) SELECT seq FROM seq_1_to_100"
+        ))?;
+        let mut session = Session::open(server, "smoke")?;
+        session.run("SET sql_mode = 'ANSI_QUOTES', sql_quote_show_create = 0;");
+        let flushed = session.run("FLUSH TABLES o FOR EXPORT;");
+        let copied = copy(folder, "o", "others", |cfg| cfg);
+        copied.map_err(|error| format!("{error}; {flushed:?}"))?;
+        session.run("UNLOCK TABLES;");
+        refuse(server, folder, "others", definition, said, |cfg| cfg)?;
+        make_table(server, exported)?;
+        copy(folder, "others", "i", |cfg| cfg)?;
+        let checked = server.sql("ALTER TABLE smoke.i IMPORT TABLESPACE; CHECK TABLE smoke.i")?;
+        if !checked.contains("status\tOK") {
+            return Err(format!("({exported}) imported: {checked}"));
+        }
+    }
+    Ok(())
+}
+
 /// Each partition of an exported table has files of its own, which a table without partitions
 /// takes.
 fn check_partitions(server: &Server, folder: &Path) -> Result<()> {
@@ -329,12 +377,13 @@ fn make_table(server: &Server, definition: &str) -> Result<()> {
 fn refuse(
     server: &Server,
     folder: &Path,
+    kept: &str,
     definition: &str,
     said: &str,
     change: impl Fn(String) -> String,
 ) -> Result<()> {
     make_table(server, definition)?;
-    copy(folder, "kept", "i", change)?;
+    copy(folder, kept, "i", change)?;
     match server.sql("ALTER TABLE smoke.i IMPORT TABLESPACE") {
         Err(error) if error.contains("1808") && error.contains(said) => Ok(()),
         other => Err(format!(
