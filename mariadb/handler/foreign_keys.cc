@@ -100,7 +100,7 @@ int ha_inkstone::check_parent(Reference &reference, const uchar *record)
   if (reference.has_null(codec, record))
     return 0;
   if (failed)
-    return failed == HA_ERR_NO_SUCH_TABLE ? refused(thd(), reference.key, true) : failed;
+    return failed == HA_ERR_NO_SUCH_TABLE || failed == HA_ERR_WRONG_INDEX ? refused(thd(), reference.key, true) : failed;
   Buffer image;
   bool found;
   if (reference.put_image(image, codec, record))
@@ -201,14 +201,17 @@ catch (const std::bad_alloc &)
 }
 
 /* What the keys of a row's children begin with, in their index; nothing: they need not be looked
-   for. */
+   for. Where the index was dropped without a look at foreign keys, there may be some: the change is
+   refused, as by InnoDB. */
 int ha_inkstone::put_children_image(Reference &reference, const uchar *old_record, const uchar *record, Buffer *image)
 {
   const int failed= reference.bind(thd(), table, access.share->indexes_by_age());
-  if (failed)
+  if (failed && failed != HA_ERR_WRONG_INDEX)
     return failed == HA_ERR_NO_SUCH_TABLE ? 0 : failed;
   if (!concerns_children(reference, old_record, record))
     return 0;
+  if (failed)
+    return refused(thd(), reference.key, false);
   return reference.put_image(*image, codec, old_record) ? HA_ERR_OUT_OF_MEM : 0;
 }
 

@@ -49,8 +49,10 @@ int Reference::bind(THD *thd, const TABLE *own, const std::vector<uint> &by_age)
   if (int failed= found->open(thd, is_parent ? key.child : key.parent))
     return failed;
   other_index= oldest_index_of_columns(found->form(), found->indexes_by_age(), other_columns);
-  if (own_index < 0 || other_index < 0 || !found->tree(other_index))
+  if (own_index < 0)
     return HA_ERR_NO_SUCH_TABLE;
+  if (other_index < 0 || !found->tree(other_index))
+    return HA_ERR_WRONG_INDEX;
   /* Made or altered without a look at it (foreign_key_checks=0). */
   for (size_t i= 0; i < other_columns.size(); i++)
     if (!same_type(find_column(own, own_columns()[i]), find_column(found->form(), other_columns[i])))

@@ -19,8 +19,8 @@ public:
   {
   }
 
-  /** Finds the indexes of both sides. HA_ERR_NO_SUCH_TABLE: the other table, or its index, is not
-      there. `by_age`: indexes of the open table. */
+  /** Finds the indexes of both sides. HA_ERR_NO_SUCH_TABLE: the other table is not there, or is
+      another one; HA_ERR_WRONG_INDEX: its index is not there. `by_age`: indexes of the open table. */
   int bind(THD *thd, const TABLE *own, const std::vector<uint> &by_age);
   /** Finds the index of the open table alone. False: there is none. */
   bool find_own(const TABLE *own, const std::vector<uint> &by_age);

@@ -375,3 +375,21 @@ SELECT * FROM c ORDER BY id;
 # A name that no statement could write.
 CREATE TABLE a23456789012345678901234567890123456789012345678901234567890123 (id INT PRIMARY KEY, FOREIGN KEY (id) REFERENCES p (id)) ENGINE=Inkstone;
 DROP TABLE c, p;
+
+# A child that has lost its index, without a look at foreign keys: no row of its parent goes.
+CREATE TABLE p (id INT PRIMARY KEY, v INT) ENGINE=Inkstone;
+CREATE TABLE c (id INT PRIMARY KEY, p INT, KEY kp (p), FOREIGN KEY (p) REFERENCES p (id)) ENGINE=Inkstone;
+INSERT INTO p VALUES (1, 1), (2, 2), (3, 3);
+INSERT INTO c VALUES (1, 1), (2, 2);
+SET foreign_key_checks = 0;
+ALTER TABLE c DROP KEY kp;
+SET foreign_key_checks = 1;
+DELETE FROM p WHERE id = 1;
+UPDATE p SET id = 11 WHERE id = 1;
+UPDATE p SET v = 11 WHERE id = 1;
+ALTER TABLE c ADD KEY kp (p);
+DELETE FROM p WHERE id = 3;
+DELETE FROM p WHERE id = 2;
+SELECT * FROM p ORDER BY id;
+SELECT * FROM c ORDER BY id;
+DROP TABLE c, p;
