@@ -25,19 +25,47 @@ use inkstone_format::{PageId, VersionAddress};
 pub struct Unlogged {
     /// How many there are, for a look without the latch.
     count: AtomicUsize,
-    bulks: RwLock<HashSet<VersionAddress>>,
+    bulks: RwLock<Bulks>,
+}
+
+#[derive(Debug, Default)]
+struct Bulks {
+    known: HashSet<VersionAddress>,
+    /// No more begin.
+    paused: bool,
 }
 
 impl Unlogged {
-    /// From now on the log may lack rows of this bulk insert.
-    pub fn begin(&self, address: VersionAddress) {
+    /// From now on the log may lack rows of this bulk insert; false: not while that is paused.
+    pub fn begin(&self, address: VersionAddress) -> bool {
         let mut bulks = self.bulks.write();
-        let is_new = bulks.insert(address);
+        if bulks.paused {
+            return false;
+        }
+        let is_new = bulks.known.insert(address);
         paranoid!(
             is_new && address.is_logged(),
             "a bulk insert with version {address} begins to leave rows out of the log"
         );
-        self.count.store(bulks.len(), Ordering::Release);
+        self.count.store(bulks.known.len(), Ordering::Release);
+        true
+    }
+
+    /// Has no more bulk inserts begin to leave rows out. Whether there are some that have.
+    pub fn pause(&self) -> bool {
+        let mut bulks = self.bulks.write();
+        let was_paused = std::mem::replace(&mut bulks.paused, true);
+        paranoid!(
+            !was_paused,
+            "bulk inserts are kept from leaving rows out, twice"
+        );
+        !bulks.known.is_empty()
+    }
+
+    /// The end of a pause.
+    pub fn resume(&self) {
+        let was_paused = std::mem::take(&mut self.bulks.write().paused);
+        paranoid!(was_paused, "a pause ends that has not begun");
     }
 
     /// The pages of these are on disk, and below the checkpoint; or their rows are gone.
@@ -46,19 +74,21 @@ impl Unlogged {
             return;
         }
         let mut bulks = self.bulks.write();
-        let known = addresses.iter().filter(|&address| bulks.remove(address));
+        let known = addresses
+            .iter()
+            .filter(|&address| bulks.known.remove(address));
         let known = known.count();
         paranoid!(
             known == addresses.len(),
             "{known} of {} bulk inserts were known to leave rows out of the log",
             addresses.len()
         );
-        self.count.store(bulks.len(), Ordering::Release);
+        self.count.store(bulks.known.len(), Ordering::Release);
     }
 
     /// Whether the log may lack rows of the bulk insert.
     pub fn has(&self, address: VersionAddress) -> bool {
-        self.count.load(Ordering::Acquire) > 0 && self.bulks.read().contains(&address)
+        self.count.load(Ordering::Acquire) > 0 && self.bulks.read().known.contains(&address)
     }
 
     /// Whether the log may lack rows of a page, which the caller has latched.

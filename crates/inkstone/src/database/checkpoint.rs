@@ -26,13 +26,15 @@
 //! The log of a file that is being made or dropped is kept until the catalog says the same
 //! ([`Checkpoints::hold`]).
 //!
+//! While the database is copied (`copying`) the log is kept that is not copied yet, too.
+//!
 //! Over a quiet log (no transaction has written and not ended, nothing was logged after the
 //! checkpoint LSN) the scan start is the checkpoint itself.
 
 use super::Inner;
 use crate::control::{ControlFile, ControlPlace};
 use crate::counters::Counter;
-use crate::log::BOUNDARY_DISTANCE;
+use crate::log::{BOUNDARY_DISTANCE, Log};
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::paranoid::{MANY, paranoid};
@@ -92,13 +94,58 @@ impl Drop for Hold<'_> {
     }
 }
 
+/// A copy of the database that is being made; dropped, it needs nothing any more.
+pub(crate) struct CopyUnderWay<'c> {
+    checkpoints: &'c Checkpoints,
+    log: &'c Log,
+    /// What the control file said when it was begun.
+    pub control: Control,
+}
+
+impl CopyUnderWay<'_> {
+    /// The log is copied up to an LSN.
+    pub fn log_is_copied(&self, to: Lsn) {
+        let mut state = self.checkpoints.state.lock();
+        if let Some(copy) = &mut state.copy {
+            paranoid!(copy.log <= to, "a copy of the log goes back to LSN {to}");
+            copy.log = to;
+        }
+        self.log.set_keep_from(state.keep_from());
+    }
+}
+
+impl Drop for CopyUnderWay<'_> {
+    fn drop(&mut self) {
+        let mut state = self.checkpoints.state.lock();
+        state.copy = None;
+        self.log.set_keep_from(state.keep_from());
+    }
+}
+
 struct State {
     control: ControlFile,
+    /// What a copy of the database needs that is being made.
+    copy: Option<Copied>,
     /// Frame boundaries in ascending order: where a scan may begin.
     boundaries: Vec<Lsn>,
 }
 
+/// A copy under way: it will be recovered from what the control file said when it was begun.
+#[derive(Clone, Copy)]
+struct Copied {
+    checkpoint: Lsn,
+    /// Log from here on is not copied yet.
+    log: Lsn,
+}
+
 impl State {
+    /// From where on the log is kept.
+    fn keep_from(&self) -> Lsn {
+        let scan_start = self.control.current().scan_start_lsn;
+        self.copy
+            .map_or(scan_start, |copy| copy.log.min(scan_start))
+    }
+
     /// Where a scan may begin stands in order, and not before the present scan start of this run.
     fn check(&self) {
         let first = self.boundaries.len().saturating_sub(MANY);
@@ -124,6 +171,7 @@ impl Checkpoints {
         let place = control.place();
         let state = State {
             control,
+            copy: None,
             boundaries: vec![run_start],
         };
         Self {
@@ -150,6 +198,29 @@ impl Checkpoints {
     fn held(&self) -> Option<Lsn> {
         let held = self.held.load(Ordering::SeqCst);
         (held != NOT_HELD).then_some(Lsn(held))
+    }
+
+    /// A copy of the database begins, which needs the log from the scan start on. One at a time.
+    pub fn begin_copy<'c>(&'c self, log: &'c Log) -> CopyUnderWay<'c> {
+        let mut state = self.state.lock();
+        let control = state.control.current().clone();
+        let before = state.copy.replace(Copied {
+            checkpoint: control.checkpoint_lsn,
+            log: control.scan_start_lsn,
+        });
+        paranoid!(before.is_none(), "two copies of a database at once");
+        CopyUnderWay {
+            checkpoints: self,
+            log,
+            control,
+        }
+    }
+
+    /// The checkpoint that all recoveries to come begin at, or a later one.
+    pub fn behind_recoveries(&self) -> Lsn {
+        let state = self.state.lock();
+        let checkpoint = state.control.current().checkpoint_lsn;
+        state.copy.map_or(checkpoint, |copy| copy.checkpoint)
     }
 
     /// The control file's present content.
@@ -295,7 +366,7 @@ impl Inner {
         state.check();
         core.storage.counters.add(Counter::Checkpoints, 1);
         log.set_checkpoint(checkpoint);
-        log.set_keep_from(scan_start);
+        log.set_keep_from(state.keep_from());
         drop(state);
         trace::checkpoint(checkpoint.0, scan_start.0, &begun);
         Ok(())

@@ -12,6 +12,7 @@
 //! | `changes` | which rows change while an index is built |
 //! | `references` | which tables refer to which |
 //! | `transfer` | tables as files: export and import |
+//! | `copying` | a copy of the database, made while it is used |
 //! | `checkpoint` | how far recovery must go back; long transactions' undo |
 //! | `background` | the threads that purge, checkpoint and warm the pool |
 //! | `inspect` | verification and statistics |
@@ -22,6 +23,7 @@ mod background;
 mod changes;
 mod checkpoint;
 mod close;
+mod copying;
 mod ddl;
 mod inspect;
 mod opening;
@@ -37,6 +39,7 @@ mod transfer;
 mod watch;
 
 pub use changes::{ChangeTracker, ChangedRows};
+pub use copying::{CheckpointOptions, CheckpointProgress, CheckpointReport};
 pub use inspect::{TableReport, TableStatistics, TreeEstimates};
 pub use opening::{LeftOut, OpenReport, Recovered};
 pub use status::Metric;
@@ -53,7 +56,7 @@ use crate::recovery::RedoLeft;
 use crate::rows::Table;
 use crate::sort::{SortFile, Sorter};
 use crate::store::SpaceFiles;
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::{HashMap, Mutex, MutexGuard};
 use crate::txn::Transaction;
 use crate::txn::core::Core;
@@ -134,6 +137,10 @@ pub(crate) struct Inner {
     pub tables: Mutex<HashMap<String, Table>>,
     /// One DDL statement at a time.
     pub ddl: Mutex<()>,
+    /// One copy of the database at a time. Latched before that of DDL.
+    pub copying: Mutex<()>,
+    /// Its disk is in memory: no other process sees what is written there.
+    pub is_in_memory: AtomicBool,
     pub references: references::References,
     pub checkpoints: checkpoint::Checkpoints,
     /// What this opening has left of redo.

@@ -18,7 +18,7 @@ impl Inner {
     /// wanted; cuts tails that were found before a checkpoint that is durable by now, and looks for
     /// new ones. `round`: its number.
     pub(super) fn look_after_space(&self, round: u64) -> Result<()> {
-        let checkpoint = self.checkpoints.control().checkpoint_lsn;
+        let checkpoint = self.checkpoints.behind_recoveries();
         let mut spaces: Vec<Arc<Space>> = self.core.known_spaces();
         spaces.sort_unstable_by_key(|space| space.id);
         let mut first = spaces.windows(2).take(MANY);
@@ -63,7 +63,8 @@ impl Database {
     /// Gives what is free at the end of a table's file back to the file system now, and tells how
     /// many bytes that was. In the background this happens about once a second, when it is an
     /// eighth of the file, or a megabyte if that is more. Writes all changed pages and a
-    /// checkpoint. What is free in the middle of the file is used again by the same table.
+    /// checkpoint. What is free in the middle of the file is used again by the same table. While
+    /// the database is [copied](Database::checkpoint_to) nothing more is given back.
     ///
     /// ```
     /// # use inkstone::{Database, Isolation, Options};
@@ -86,7 +87,7 @@ impl Database {
             return Ok(0);
         }
         self.checkpoint()?;
-        let checkpoint = self.inner.checkpoints.control().checkpoint_lsn;
+        let checkpoint = self.inner.checkpoints.behind_recoveries();
         let pages = space.cut_tail(checkpoint)?;
         Ok(u64::from(pages) * self.inner.core.storage.page_size as u64)
     }

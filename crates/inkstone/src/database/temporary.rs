@@ -2,6 +2,7 @@
 
 use super::Database;
 use crate::options::{Options, Shutdown};
+use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
 use inkstone_io::sim::SimVfs;
 use inkstone_io::temporary::TemporaryDirectory;
@@ -63,7 +64,8 @@ impl Database {
     /// devices (`io_backend`, `flush_method`) decide nothing that can be noticed. Beside the buffer
     /// pool memory is taken by the log's files, and by up to three copies of what was written: for
     /// megabytes, not for gigabytes. [`Table::path`](crate::Table::path) names no file, so there is
-    /// nothing to [export](Database::export_table).
+    /// nothing to [export](Database::export_table); [`Database::checkpoint_to`] writes a copy to the
+    /// real file system.
     ///
     /// ```
     /// use inkstone::{Database, Isolation, Options};
@@ -90,6 +92,8 @@ impl Database {
             fast_shutdown: Shutdown::LogOnly,
             ..options
         };
-        Self::open_on(Arc::new(disk), Path::new(IN_MEMORY), options, &|_| {})
+        let db = Self::open_on(Arc::new(disk), Path::new(IN_MEMORY), options, &|_| {})?;
+        db.inner.is_in_memory.store(true, Ordering::Relaxed);
+        Ok(db)
     }
 }

@@ -583,10 +583,11 @@ impl Inner {
             bulk.from[..] <= *rows[0].0,
             "rows before the first of a bulk insert are left out of the log with it"
         );
-        if !std::mem::replace(&mut bulk.is_unlogged, true) {
-            self.left_out.begin(core, address);
+        let is_unlogged = bulk.is_unlogged || self.left_out.begin(core, address);
+        if let Some(bulk) = self.bulk_of_mut(tree) {
+            bulk.is_unlogged = is_unlogged;
         }
-        is_all_of(TreePage(leaf), address)
+        is_unlogged && is_all_of(TreePage(leaf), address)
     }
 
     fn bulk_of_mut(&mut self, tree: &Tree) -> Option<&mut Bulk> {

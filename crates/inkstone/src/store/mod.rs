@@ -53,6 +53,7 @@
 //! of others), a shard of `SpaceFiles::shards` (never held across I/O), the state of `Areas` (never
 //! held across I/O; a writer waits there for an area while it holds nothing).
 
+mod copying;
 mod doublewrite;
 mod open_files;
 mod page_lsn_map;
@@ -66,6 +67,7 @@ mod space_file;
 mod space_files;
 mod table_file;
 
+pub(crate) use copying::SpaceCopy;
 pub use doublewrite::{
     AREAS, BATCH_PAGES, DOUBLEWRITE_FILE, DoublewriteFile, DoublewriteFound, check_doublewrite,
 };

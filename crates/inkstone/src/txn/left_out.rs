@@ -39,6 +39,8 @@ pub(crate) struct LeftOut {
     bulks: Vec<VersionAddress>,
     /// The log's end behind the last change that left rows out.
     end: Lsn,
+    /// Whatever follows is logged.
+    is_over: bool,
 }
 
 impl LeftOut {
@@ -54,10 +56,13 @@ impl LeftOut {
         !self.bulks.is_empty() || dirty() / DIRTY_PARTS <= self.bytes
     }
 
-    /// From now on the log may lack rows of this bulk insert.
-    pub fn begin(&mut self, core: &Core, address: VersionAddress) {
-        core.storage.unlogged.begin(address);
-        self.bulks.push(address);
+    /// From now on the log may lack rows of this bulk insert; false: not now.
+    pub fn begin(&mut self, core: &Core, address: VersionAddress) -> bool {
+        let begun = !self.is_over && core.storage.unlogged.begin(address);
+        if begun {
+            self.bulks.push(address);
+        }
+        begun
     }
 
     /// A change has left rows out.
@@ -77,6 +82,18 @@ impl LeftOut {
             "the log lacks rows from before LSN {}, and the checkpoint is at {checkpoint}",
             self.end
         );
+    }
+}
+
+impl Inner {
+    /// Has all rows that follow logged, for good. The log's end behind the last change that left
+    /// some out; 0 if there is none.
+    pub(crate) fn leave_out_no_more(&mut self) -> Lsn {
+        self.left_out.is_over = true;
+        for bulk in &mut self.bulks {
+            bulk.is_unlogged = false;
+        }
+        self.left_out.end
     }
 }
 

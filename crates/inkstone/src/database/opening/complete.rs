@@ -17,7 +17,7 @@ use crate::database::{Database, Inner};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoLeft;
 use crate::sort::SortFile;
-use crate::sync::atomic::AtomicU32;
+use crate::sync::atomic::{AtomicBool, AtomicU32};
 use crate::sync::{HashMap, Instant, Mutex};
 use crate::txn::Transaction;
 use crate::txn::core::Core;
@@ -118,6 +118,8 @@ impl Complete {
             tables: Mutex::new(HashMap::default()),
             references: References::default(),
             ddl: Mutex::new(()),
+            copying: Mutex::new(()),
+            is_in_memory: AtomicBool::new(false),
             checkpoints: Checkpoints::new(parts.control, parts.run_start),
             redo_left: parts.left,
             recovery_listener: RecoveryListener::new(parts.report.recovered.as_ref()),

@@ -19,7 +19,7 @@ use inkstone_io::{Create, Directory, ErrorKind};
 use std::sync::Arc;
 
 /// Directory of the log segments.
-pub(super) const LOG_DIRECTORY: &str = "log";
+pub(in crate::database) const LOG_DIRECTORY: &str = "log";
 
 /// The directory of the log segments.
 pub(super) fn log_directory(

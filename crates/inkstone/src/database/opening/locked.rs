@@ -210,7 +210,11 @@ fn lock(directory: &dyn Directory, name: &str) -> Result<Box<dyn Send + Sync>> {
     locked.map_err(|e| lock_error(directory, &directory.path_of(name), e))
 }
 
-fn lock_error(directory: &dyn Directory, path: &Path, error: std::io::Error) -> Error {
+pub(in crate::database) fn lock_error(
+    directory: &dyn Directory,
+    path: &Path,
+    error: std::io::Error,
+) -> Error {
     match error.kind() {
         ErrorKind::WouldBlock => Error::InUse {
             path: directory.path().to_owned(),

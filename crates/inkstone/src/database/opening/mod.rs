@@ -41,7 +41,8 @@ mod undone;
 mod unknown;
 mod vacant;
 
-pub(super) use locked::Locks;
+pub(super) use foundation::LOG_DIRECTORY;
+pub(super) use locked::{Locks, lock_error};
 pub(super) use preflight::check_lsn;
 pub use report::{LeftOut, OpenReport, Recovered};
 

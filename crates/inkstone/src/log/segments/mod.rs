@@ -598,6 +598,11 @@ impl Segments {
         lowest.is_some_and(|number| (number + 1) * self.params.segment_bytes <= keep_from)
     }
 
+    /// The directory of the segment files.
+    pub(super) fn directory(&self) -> &dyn Directory {
+        &*self.params.directory
+    }
+
     pub(super) fn set_keep_from(&self, lsn: u64) {
         self.keep_from.fetch_max(lsn, Ordering::AcqRel);
     }

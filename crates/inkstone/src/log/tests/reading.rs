@@ -88,6 +88,51 @@ fn a_restart_in_the_middle_of_a_block_goes_on_with_a_new_epoch() {
     assert!(frames == expected[30..]);
 }
 
+/// A copy is made in steps while the log is written, over several segments, from the middle on; it
+/// ends where it is said to end, though the log goes on in the same block.
+#[test]
+fn a_copied_log_ends_where_it_is_said_to_end() {
+    let vfs = MemoryVfs::new();
+    let (log, ..) = open(params(&vfs));
+    let write = |range: std::ops::Range<u64>| -> Vec<(u64, u64)> {
+        let ends = range.map(|i| {
+            let (start, end) = append(&log, &payload(i, 3000));
+            log.wait_durable(end).unwrap();
+            (start.0, end.0)
+        });
+        ends.collect()
+    };
+    let (from, _) = write(0..10)[5];
+    let copies = MemoryVfs::new();
+    let mut copy = log.begin_copy(Lsn(from), copies.directory("/db/log"));
+    let mut last = (0, 0);
+    for step in 0..20 {
+        last = write(10 + step * 5..15 + step * 5)[4];
+        if step % 3 == 0 {
+            copy.catch_up().unwrap();
+            assert_eq!(copy.copied(), Lsn(last.1));
+        }
+    }
+    write(110..113);
+    log.flush_in_background();
+    copy.finish(Lsn(last.1)).unwrap();
+    let read_copy = |vfs: &MemoryVfs, must_reach| {
+        read(ReadParams {
+            from: Lsn(from),
+            must_reach: Lsn(must_reach),
+            ..read_params(vfs, 1)
+        })
+    };
+    // All of it is durable.
+    let copies = copies.crash(|_, _| false);
+    let (frames, end) = read_copy(&copies, last.1).unwrap();
+    assert_eq!(end, Lsn(last.1));
+    assert!(last.1 / SEGMENT > from / SEGMENT + 3, "several segments");
+    let (all, _) = read_copy(&vfs, last.1).unwrap();
+    assert!(frames[..] == all[..all.len() - 3]);
+    assert!(read_copy(&copies, last.1 + 1).is_err());
+}
+
 #[test]
 fn leftovers_of_a_lost_write_are_a_legal_end() {
     let vfs = MemoryVfs::new();

@@ -59,6 +59,7 @@ mod retire;
 mod saved;
 mod segment;
 mod spill;
+mod undo_copy;
 mod undo_end;
 mod view;
 mod writers;

@@ -58,10 +58,39 @@ const LISTED_AHEAD: usize = 4;
 /// Saving, and what waits to be given back.
 #[derive(Debug, Default)]
 pub(super) struct Saving {
-    /// One at a time. Whether the file's name is durable.
-    one_at_a_time: Mutex<bool>,
+    one_at_a_time: Mutex<Saver>,
+    given_up: Mutex<GivenUp>,
+}
+
+/// What the one thread needs that saves.
+#[derive(Debug, Default)]
+struct Saver {
+    /// Whether the file's name is durable.
+    name_is_durable: bool,
+    /// As in [`GivenUp`].
+    held: Option<Lsn>,
+}
+
+/// What waits to be given back.
+#[derive(Debug, Default)]
+struct GivenUp {
     /// Extents that the log may name until it is durable up to an LSN.
-    given_up: Mutex<Vec<(Lsn, Extent)>>,
+    extents: Vec<(Lsn, Extent)>,
+    /// While the file is copied: those of later LSNs stay ([`super::undo_copy`]).
+    held: Option<Lsn>,
+}
+
+impl Saving {
+    /// Has what the log may name behind an LSN stay as it is; `None`: no longer. What was so before.
+    pub fn hold(&self, at: Option<Lsn>) -> Option<Lsn> {
+        self.one_at_a_time.lock().held = at;
+        std::mem::replace(&mut self.given_up.lock().held, at)
+    }
+}
+
+/// Whether an extent that the log names up to `lsn` may be written to, beside a copy.
+fn may_change(held: Option<Lsn>, lsn: Lsn) -> bool {
+    held.is_none_or(|held| lsn <= held)
 }
 
 /// A segment that a list names.
@@ -382,7 +411,7 @@ impl VersionStore {
     /// [`Error::DiskFull`], [`Error::Io`]: nothing was saved; the segments stay where they are. A
     /// failed sync poisons.
     pub(crate) fn save(&self, wanted: &ToSave, poison: &Poison) -> Result<Option<SavedList>> {
-        let mut name_is_durable = self.saving.one_at_a_time.lock();
+        let mut saver = self.saving.one_at_a_time.lock();
         let mut listed = Vec::with_capacity(wanted.segments.len());
         for segment in &wanted.segments {
             let Some(place) = self.move_to_undo_file(segment)? else {
@@ -400,7 +429,8 @@ impl VersionStore {
             return Ok(Some(SavedList::default()));
         }
         let bytes = encode(&listed);
-        let room = wanted.room.map(|(_, extent)| extent);
+        let room = wanted.room.filter(|(lsn, _)| may_change(saver.held, *lsn));
+        let room = room.map(|(_, extent)| extent);
         let room = room.filter(|extent| extent.length >= bytes.len() as u64);
         let (file, extent) = match room {
             Some(extent) => (self.undo.lock().write_to(extent, &bytes)?, extent),
@@ -418,12 +448,12 @@ impl VersionStore {
         } else {
             poison.begin_sync().end(&path, file.sync())
         };
-        if synced.is_ok() && !*name_is_durable {
+        if synced.is_ok() && !saver.name_is_durable {
             let directory = &self.directory_handle;
             poison
                 .begin_sync()
                 .end(directory.path(), directory.sync())?;
-            *name_is_durable = true;
+            saver.name_is_durable = true;
         }
         synced?;
         Ok(Some(SavedList {
@@ -447,19 +477,20 @@ impl VersionStore {
 
     /// An extent is not needed once the log is durable up to `lsn`.
     pub(super) fn give_up_extent(&self, extent: Extent, lsn: Lsn) {
-        self.saving.given_up.lock().push((lsn, extent));
+        self.saving.given_up.lock().extents.push((lsn, extent));
     }
 
     /// Gives back what only log named that is durable now, or has ended before it.
     pub(crate) fn reclaim(&self, durable: Lsn) {
         let mut given_up = self.saving.given_up.lock();
-        if given_up.is_empty() {
+        let GivenUp { extents, held } = &mut *given_up;
+        if extents.is_empty() {
             return;
         }
         let early = mutants::on(Mutant::UndoCutEarly);
         let mut file = self.undo.lock();
-        given_up.retain(|&(lsn, extent)| {
-            let is_over = lsn <= durable || early;
+        extents.retain(|&(lsn, extent)| {
+            let is_over = lsn <= durable && may_change(*held, lsn) || early;
             if is_over {
                 file.release(extent.whole_blocks());
             }

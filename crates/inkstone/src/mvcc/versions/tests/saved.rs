@@ -98,6 +98,44 @@ fn an_extent_is_kept_until_the_log_is_durable() {
     assert_eq!(f.store.undo_file_bytes(), 0);
 }
 
+/// What the log may name behind the hold's LSN stays where it is, also where a list has two places
+/// by turns; what is saved meanwhile goes elsewhere.
+#[test]
+fn a_held_undo_file_keeps_what_the_log_names() {
+    let f = fixture(1 << 20);
+    let (mut trx, addresses) = f.logged(100);
+    f.store.reserve_undo(&mut trx.touched, 100_000).unwrap();
+    f.save(&mut trx, 400);
+    let named = f.save(&mut trx, 500);
+    let hold = f.store.hold_undo(Lsn(450));
+    for end in [600, 700, 800] {
+        f.update(&mut trx, b"more", b"before", NONE).unwrap();
+        let list = f.save(&mut trx, end);
+        assert_ne!(list.offset, named.offset);
+        f.store.reclaim(Lsn(end));
+    }
+    let seq = f.system.finish_commit(&trx.state);
+    f.store.give_up_space(&mut trx.touched, Lsn(900));
+    f.store.finish(trx.touched, seq);
+    let oldest = f.system.oldest_snapshot();
+    f.store
+        .retire(oldest, Lsn(900), &mut |_, _| Ok(()))
+        .unwrap();
+    f.store.reclaim(Lsn(1000));
+    let held = f.store.undo_file_bytes();
+    let (mut other, _) = f.logged(2000);
+    f.save(&mut other, 950);
+    let (mut seen, _) = f.found_later(named, false).unwrap();
+    seen.reverse();
+    assert!(seen == addresses);
+    drop(hold);
+    f.store.reclaim(Lsn(1000));
+    assert!(f.store.undo_file_bytes() < f.undo_bytes().len() as u64 - held / 2);
+    f.store.give_up_space(&mut other.touched, Lsn(1100));
+    let seq = f.system.finish_commit(&other.state);
+    f.store.finish(other.touched, seq);
+}
+
 /// A transaction that has reserved its space is saved again and again on a full disk, and has its
 /// list written in two places by turns.
 #[test]
