@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{check, inspect, tour};
+use crate::{check, copy, inspect, tour};
 use clap::{Parser, Subcommand};
 use inkstone_bench::workloads::{RecoveryChild, Workload};
 
@@ -58,6 +58,8 @@ pub enum Command {
     Verify(check::Verify),
     /// Open a database, which recovers it, say what recovery did, and close it
     Recover(check::Recover),
+    /// Copy a database, every page checked, to an empty directory
+    Copy(copy::Copy),
     /// Open a database (which recovers it if it was not closed in order) and show its tables,
     /// status counters and options
     Stat(check::Stat),

@@ -6,6 +6,7 @@
 //! | [`tour`] | load, concurrent transactions, kill, recovery, proof |
 //! | [`inspect`] | pages, log, catalog, control file, read without opening the database |
 //! | `check` | `verify`, `recover`, `stat`, `options` |
+//! | `copy` | `copy` |
 //! | `failure` | what goes wrong, and the exit code that it becomes |
 //!
 //! `bench`, and what the other commands share with it (opening databases, output, progress, random
@@ -13,6 +14,7 @@
 
 mod arguments;
 mod check;
+mod copy;
 mod failure;
 mod inspect;
 mod tour;
@@ -63,6 +65,7 @@ fn run(command: Command, output: &Output) -> Result<(), Failure> {
         Command::Inspect { what } => inspect::run(&what, output),
         Command::Verify(verify) => check::verify(&verify, output),
         Command::Recover(recover) => check::recover(&recover, output),
+        Command::Copy(arguments) => copy::copy(&arguments, output),
         Command::Stat(stat) => check::stat(&stat, output),
         Command::Options => {
             check::options(output);

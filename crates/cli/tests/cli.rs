@@ -262,6 +262,33 @@ fn recover_verify_and_stat_after_a_kill() {
 }
 
 #[test]
+fn copy_makes_a_database_that_verifies() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, target) = (dir.path().join("source"), dir.path().join("target"));
+    let db = fruit(&source);
+    let [from, to] = [&source, &target].map(|path| path.display().to_string());
+    assert_eq!(run(&["copy", &from, &to]).0, 3, "it is in use");
+    db.close().unwrap();
+    let copied = &json_ok(&["copy", &from, &to, "--rate", "100M"])[0];
+    assert_eq!(copied["tables"], 1);
+    assert_eq!(copied["opened"]["clean"], true);
+    assert!(copied["page_bytes"].as_u64().unwrap() > 0);
+    let verified = &json_ok(&["verify", &to])[0];
+    assert_eq!(verified["ok"], true);
+    assert_eq!(verified["tables"][1]["trees"][0]["rows"], 3);
+    let (code, _, err) = run(&["copy", &from, &to]);
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("empty"), "{err}");
+    let other = dir.path().join("other").display().to_string();
+    let (code, out, _) = run(&["copy", &to, &other]);
+    assert_eq!(code, 0);
+    assert!(
+        out.contains("1 tables") && out.contains("as of LSN"),
+        "{out}"
+    );
+}
+
+#[test]
 fn verify_names_all_damaged_tables() {
     let dir = tempfile::tempdir().unwrap();
     let db = fruit(dir.path());
