@@ -117,7 +117,8 @@ impl CopyUnderWay<'_> {
 impl Drop for CopyUnderWay<'_> {
     fn drop(&mut self) {
         let mut state = self.checkpoints.state.lock();
-        state.copy = None;
+        let before = state.copy.take();
+        paranoid!(before.is_some(), "a copy has ended before its end");
         self.log.set_keep_from(state.keep_from());
     }
 }
@@ -220,6 +221,10 @@ impl Checkpoints {
     pub fn behind_recoveries(&self) -> Lsn {
         let state = self.state.lock();
         let checkpoint = state.control.current().checkpoint_lsn;
+        paranoid!(
+            state.copy.is_none_or(|copy| copy.checkpoint <= checkpoint),
+            "a copy goes by a checkpoint that there was not"
+        );
         state.copy.map_or(checkpoint, |copy| copy.checkpoint)
     }
 

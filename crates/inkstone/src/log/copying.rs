@@ -42,6 +42,10 @@ struct Pair {
 impl Log {
     /// Begins a copy of the log from an LSN on, into an empty directory.
     pub(crate) fn begin_copy(&self, from: Lsn, target: Arc<dyn Directory>) -> LogCopy<'_> {
+        paranoid!(
+            from <= self.durable_lsn(),
+            "a copy of the log begins at LSN {from}, behind its end"
+        );
         LogCopy {
             log: self,
             target,
@@ -97,6 +101,10 @@ impl LogCopy<'_> {
 
     /// Copies a part of one segment, from the block of `next` on.
     fn copy_piece(&mut self, number: u64, to: u64) -> Result<()> {
+        paranoid!(
+            self.open.as_ref().is_none_or(|open| open.number <= number),
+            "a copy of the log goes back to segment {number:x}"
+        );
         if self.open.as_ref().is_none_or(|open| open.number != number)
             && let Some(done) = self.open.replace(self.open(number)?)
         {
@@ -150,6 +158,11 @@ impl Pair {
     }
 
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        paranoid!(
+            bytes.len().is_multiple_of(LOG_BLOCK) && offset.is_multiple_of(LOG_BLOCK as u64),
+            "{} bytes of log are copied to byte {offset}",
+            bytes.len()
+        );
         let written = self.copy.write_at(bytes, offset);
         written.map_err(|e| Error::io("write", self.copy.path(), e))
     }

@@ -140,6 +140,12 @@ impl Database {
             inner.checkpoints.begin_copy(log)
         };
         let control = under_way.control.clone();
+        paranoid!(
+            control.checkpoint_lsn >= all_logged.floor,
+            "the log lacks rows below LSN {}, and a copy begins at the checkpoint at {}",
+            all_logged.floor,
+            control.checkpoint_lsn
+        );
         let mut copy = Copying {
             inner,
             target,
@@ -179,6 +185,10 @@ impl Database {
             let all: BTreeSet<SpaceId> = spaces.chain([CATALOG_SPACE]).collect();
             let new: Vec<SpaceId> = all.difference(&copied).copied().collect();
             let is_last = new.is_empty() || round == ROUNDS_MAX;
+            paranoid!(
+                self.inner.is_ddl_latched(),
+                "tables are listed beside changes of tables"
+            );
             let ddl = Some(ddl).filter(|_| is_last);
             copy.copy_all(&new)?;
             copied.extend(new);
@@ -216,6 +226,12 @@ impl Copying<'_> {
             u64::from(file.pages()) * self.inner.core.storage.page_size as u64
         };
         self.progress.page_bytes_total += files.iter().map(page_bytes).sum::<u64>();
+        paranoid!(
+            files.len() <= spaces.len(),
+            "{} files of {} tables",
+            files.len(),
+            spaces.len()
+        );
         files.into_iter().try_for_each(|file| self.copy(file))
     }
 
@@ -260,6 +276,11 @@ impl Copying<'_> {
         };
         paranoid!(rate > 0, "a copy that is never to end");
         let due = Duration::from_secs_f64(self.progress.page_bytes as f64 / rate as f64);
+        paranoid!(
+            self.log.copied() >= self.under_way.control.scan_start_lsn,
+            "the log is copied to LSN {}",
+            self.log.copied()
+        );
         loop {
             let early = due.saturating_sub(self.begun.elapsed());
             if early.is_zero() {

@@ -98,6 +98,7 @@ impl Target {
             written.map_err(|e| Error::io("write", &path, e))?;
             at += piece as u64;
         }
+        paranoid!(at == length, "{at} of {length} bytes of undo are copied");
         to.sync().map_err(|e| Error::io("sync", &path, e))?;
         Ok(length)
     }
