@@ -108,7 +108,7 @@ fn write(db: &Database, tables: &[Table; 3], writer: u64, n: u64) -> Result<()> 
     }
     txn.insert(second, &row(writer, n), &n.to_be_bytes())?;
     txn.upsert(counts, &key(writer), &(n + 1).to_be_bytes())?;
-    txn.commit_with(if n % 3 == 0 {
+    txn.commit_with(if n.is_multiple_of(3) {
         Durability::Sync
     } else {
         Durability::Write

@@ -155,12 +155,11 @@ impl Target {
 fn check_empty(directory: &dyn Directory) -> Result<()> {
     let failed = |e| Error::io("list", directory.path(), e);
     let names = directory.list().map_err(failed)?;
-    let log = match directory.exists(LOG_DIRECTORY).map_err(failed)? {
-        true => directory
-            .subdirectory(LOG_DIRECTORY, Create::Never)
-            .and_then(|log| log.list())
-            .map_err(failed)?,
-        false => Vec::new(),
+    let log = if directory.exists(LOG_DIRECTORY).map_err(failed)? {
+        let log = directory.subdirectory(LOG_DIRECTORY, Create::Never);
+        log.and_then(|log| log.list()).map_err(failed)?
+    } else {
+        Vec::new()
     };
     match names.iter().chain(&log).next() {
         None => Ok(()),
