@@ -1,0 +1,82 @@
+//! What an empty database costs: time, descriptors, bytes on disk, with default options and small
+//! ones.
+//! `cargo test --release -p inkstone --test opening_costs -- --nocapture` prints it.
+
+use inkstone::{Database, Options};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Paths that this process has open below a directory.
+fn descriptors(directory: &Path) -> Vec<String> {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
+    let own = targets.filter_map(|path| {
+        let below = path.strip_prefix(directory).ok()?;
+        Some(below.display().to_string())
+    });
+    let mut own: Vec<_> = own.collect();
+    own.sort();
+    own
+}
+
+fn all_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Bytes of the disk that the files of a directory take, by name.
+fn bytes(directory: &Path) -> Vec<(String, u64)> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            all.extend(bytes(&entry.path()));
+        } else {
+            let name = entry.path().file_name().unwrap().display().to_string();
+            all.push((name, entry.metadata().unwrap().blocks() * 512));
+        }
+    }
+    all.sort();
+    all
+}
+
+fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
+    let begun = Instant::now();
+    (f(), begun.elapsed())
+}
+
+/// Makes a database, and opens it twice: descriptors that it had at most, and bytes that it takes.
+fn costs(options: &Options) -> (usize, u64) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let (others, mut most) = (all_descriptors(), 0);
+    for what in ["created", "opened", "opened again"] {
+        let (db, opening) = timed(|| Database::open(&path, options.clone()).unwrap());
+        let (own, all) = (descriptors(&path), all_descriptors() - others);
+        most = most.max(all);
+        let (_, closing) = timed(|| db.close().unwrap());
+        println!("{what}: open {opening:?}, close {closing:?}, {all} descriptors: {own:?}");
+    }
+    let files = bytes(&path);
+    let total: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+    println!("{total} bytes: {files:?}");
+    (most, total)
+}
+
+/// The bounds are what was measured (22 and 25 descriptors), and a little.
+#[test]
+fn an_empty_database_costs_no_more_than_it_did() {
+    let (descriptors, bytes) = costs(&Options::default());
+    assert!(descriptors <= 28, "{descriptors}");
+    assert!(bytes <= 64 << 20, "{bytes}");
+    let small = Options {
+        page_size: 4096,
+        buffer_pool_size: 1 << 20,
+        log_file_size: 4 << 20,
+        log_buffer_size: 2 << 20,
+        ..Options::default()
+    };
+    let (descriptors, bytes) = costs(&small);
+    assert!(descriptors <= 28, "{descriptors}");
+    assert!(bytes <= 5 << 20, "{bytes}");
+}
