@@ -427,6 +427,8 @@ int ink_create_table(const ink_database *database, ink_slice name, const ink_sli
 int ink_create_table_with(const ink_database *database, ink_slice name, const ink_slice *secondary,
                           size_t secondary_count, const ink_option *options, size_t option_count,
                           ink_error *error);
+/* Its rows are gone, and its file is removed. It waits for no transaction: one that has changed the
+ * table goes on, and what it has changed there is gone whatever becomes of it. */
 int ink_drop_table(const ink_database *database, ink_slice name, ink_error *error);
 /* Open handles go on working. INK_ALREADY_EXISTS if there is a table of the new name. */
 int ink_rename_table(const ink_database *database, ink_slice from, ink_slice to, ink_error *error);

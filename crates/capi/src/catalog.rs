@@ -118,7 +118,7 @@ pub unsafe extern "C" fn ink_drop_table(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
-        database.0.drop_table(name.text()?)?;
+        database.0.drop_table_at_once(name.text()?)?;
     })
 }
 

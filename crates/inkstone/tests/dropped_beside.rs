@@ -57,15 +57,15 @@ fn drop_again_and_again(db: &Database, over: &AtomicBool) {
         }
         fill(db, &db.create_table("t", &["s"]).unwrap());
         match round % 3 {
-            0 => db.drop_table("t").unwrap(),
+            0 => db.drop_table_at_once("t").unwrap(),
             1 => {
                 fill(db, &db.create_table("new", &["s"]).unwrap());
                 db.replace_table("new", "t").unwrap();
-                db.drop_table("t").unwrap();
+                db.drop_table_at_once("t").unwrap();
             }
             _ => {
                 db.rename_table("t", "old").unwrap();
-                db.drop_table("old").unwrap();
+                db.drop_table_at_once("old").unwrap();
             }
         }
     }

@@ -100,7 +100,12 @@ impl Database {
     }
 
     /// Waits until no transaction that has begun may have unfinished changes in a tablespace.
-    fn wait_for_writers(&self, space: SpaceId, table: &str, patience: Duration) -> Result<()> {
+    pub(super) fn wait_for_writers(
+        &self,
+        space: SpaceId,
+        table: &str,
+        patience: Duration,
+    ) -> Result<()> {
         let core = &self.inner.core;
         let begun = Instant::now();
         let recovered = core.recovered.lock().clone();

@@ -1,4 +1,6 @@
 //! Statements, marks and savepoints: places in a transaction to which it can be undone.
+//!
+//! A statement that panics leaves nothing. Tested by `a_statement_that_panics_leaves_nothing`.
 
 use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
@@ -263,21 +265,51 @@ impl Transaction {
         }
     }
 
-    /// Runs a statement of several changes: if it fails, its changes are undone, savepoints that it
-    /// set are forgotten, and the transaction goes on.
+    /// Runs a statement of several changes: if it fails or panics, its changes are undone,
+    /// savepoints that it set are forgotten, and the transaction goes on.
     pub fn statement<T>(&self, f: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let (place, savepoints) = {
+        let mut undone_in_a_panic = {
             let mut inner = self.active()?;
-            (inner.place(), inner.savepoints.len())
+            UndoneWhenDropped {
+                transaction: Some(self),
+                place: inner.place(),
+                savepoints: inner.savepoints.len(),
+            }
         };
         let result = f(self);
         if result.is_err() {
-            let mut inner = self.shared.inner.lock();
-            if inner.phase == Phase::Active {
-                inner.savepoints.truncate(savepoints);
-                self.undo_to(&mut inner, place)?;
-            }
+            undone_in_a_panic.undo()?;
         }
+        undone_in_a_panic.transaction = None;
         result
+    }
+}
+
+/// What a statement of several changes has done, until it has ended: a program may catch its panic
+/// and commit, and must not commit half of it.
+struct UndoneWhenDropped<'t> {
+    transaction: Option<&'t Transaction>,
+    place: Place,
+    savepoints: usize,
+}
+
+impl UndoneWhenDropped<'_> {
+    fn undo(&mut self) -> Result<()> {
+        let Some(transaction) = self.transaction.take() else {
+            return Ok(());
+        };
+        let mut inner = transaction.shared.inner.lock();
+        if inner.phase != Phase::Active {
+            return Ok(());
+        }
+        inner.savepoints.truncate(self.savepoints);
+        transaction.undo_to(&mut inner, self.place)
+    }
+}
+
+impl Drop for UndoneWhenDropped<'_> {
+    fn drop(&mut self) {
+        // A failure is purge's to mend, or has poisoned the engine.
+        let _ = self.undo();
     }
 }

@@ -177,7 +177,9 @@ impl<K: Key, V: Field> TypedTable<K, V> {
     }
 
     /// Locks a row, has `change` change its value, and writes that: no other transaction's change
-    /// comes in between. What `change` returns; [`Error::RowNotFound`] if there is no row.
+    /// comes in between. What `change` returns; [`Error::RowNotFound`] if there is no row. `change`
+    /// may use the transaction, but for this row: [`Error::TransactionState`] if it has changed or
+    /// deleted it, and nothing of it is kept.
     ///
     /// ```
     /// # use inkstone::typed::TypedTable;
@@ -203,9 +205,17 @@ impl<K: Key, V: Field> TypedTable<K, V> {
         change: impl FnOnce(&mut V) -> R,
     ) -> Result<R> {
         txn.statement(|txn| {
-            let mut value = self.lock(txn, key)?;
+            let stored = self.lock_stored(txn, key)?;
+            let stored = stored.ok_or_else(|| self.table.tree_ref().missing())?;
+            let mut value = self.decode(&stored)?;
             let old = self.entries(key, &value);
+            let changes = txn.changes();
             let result = change(&mut value);
+            if txn.changes() != changes && self.lock_stored(txn, key)? != Some(stored) {
+                return Err(Error::TransactionState(
+                    "changing a row by update_with, whose closure has changed that row itself",
+                ));
+            }
             self.replace(txn, key, &old, &value)?;
             Ok(result)
         })
@@ -238,6 +248,12 @@ impl<K: Key, V: Field> TypedTable<K, V> {
     fn lock(&self, txn: &Transaction, key: &K) -> Result<V> {
         let value = self.lock_if_there(txn, key)?;
         value.ok_or_else(|| self.table.tree_ref().missing())
+    }
+
+    /// The bytes of the newest version of a row, locked.
+    fn lock_stored(&self, txn: &Transaction, key: &K) -> Result<Option<Vec<u8>>> {
+        let (mode, wait) = (LockMode::Exclusive, Wait::Timeout);
+        txn.get_locking(&self.table, &key.to_bytes(), mode, wait)
     }
 
     fn lock_if_there(&self, txn: &Transaction, key: &K) -> Result<Option<V>> {

@@ -121,7 +121,7 @@ impl Step {
             Step::Create(name, secondary) => db.create_table(name, secondary).map(drop),
             Step::AddTree(name, tree) => db.create_tree(name, tree).map(drop),
             Step::Rename(from, to) => db.rename_table(from, to),
-            Step::Drop(name) => db.drop_table(name),
+            Step::Drop(name) => db.drop_table_at_once(name),
             Step::Fill(name, rows) => {
                 let table = db.table(name)?;
                 let transaction = db.begin(Isolation::ReadCommitted)?;

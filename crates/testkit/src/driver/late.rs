@@ -114,5 +114,5 @@ fn write(db: &Database, rows: u64) -> Result<(), Error> {
         found, rows,
         "rows of a table that was made while pages wait"
     );
-    db.drop_table(TABLE)
+    db.drop_table_at_once(TABLE)
 }

@@ -57,7 +57,7 @@ impl Run {
         self.trace(|| format!("drop {name}, {id}"));
         self.marks.add("drops", 1);
         self.tables.remove(&id);
-        match self.database().drop_table(&name) {
+        match self.database().drop_table_at_once(&name) {
             Ok(()) => {
                 self.model.happened(Event::Drop(id));
                 self.model.synced();

@@ -347,7 +347,7 @@ pub(super) fn check_poisoned(session: &Session, first: &Error) -> Result<(), Str
             "creating a table",
             db.create_table("poisoned", &[]).map(drop),
         ),
-        ("dropping a table", db.drop_table("rows")),
+        ("dropping a table", db.drop_table_at_once("rows")),
     ];
     for (what, result) in calls {
         match result {

@@ -423,7 +423,7 @@ impl Session {
         self.ddl(
             "dropping a table",
             &Event::Drop(id),
-            |db| db.drop_table(name),
+            |db| db.drop_table_at_once(name),
             |names| !names.contains(&gone),
         )
     }

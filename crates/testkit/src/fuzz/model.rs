@@ -518,7 +518,7 @@ impl Session {
         };
         drop(table);
         self.tables.remove(&id);
-        let dropped = self.database().drop_table(&name);
+        let dropped = self.database().drop_table_at_once(&name);
         self.statement("drop", dropped, Event::Drop(id));
     }
 

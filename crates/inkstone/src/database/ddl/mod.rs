@@ -93,19 +93,62 @@ impl Database {
     }
 
     /// Drops a table, durably: its rows are gone, and its file is removed. Open handles of the
-    /// table get [`Error::NotFound`] from then on. It waits for no transaction: one that has
-    /// changed the table goes on, its other changes can be committed, and those of the table are
-    /// gone whatever becomes of it. A program that does not want that keeps its writers away.
+    /// table get [`Error::NotFound`] from then on.
+    ///
+    /// It waits for transactions that have changed the table and not ended, prepared ones too, at
+    /// most the option `lock_wait_timeout_ms`: [`Error::LockTimeout`], and the table is as it was.
+    /// So it is with one of the thread's own, which must end first. A transaction that changes its
+    /// first row of the table while it is being dropped may find it gone, or may commit changes
+    /// that are gone with it; a program that does not want that keeps its writers away.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Error, Isolation, Options};
+    /// # let options = Options { lock_wait_timeout_ms: 10, ..Options::default() };
+    /// # let db = Database::in_memory(options)?;
+    /// let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// txn.insert(&table, b"a", b"1")?;
+    /// assert!(matches!(db.drop_table("t"), Err(Error::LockTimeout { .. })));
+    /// txn.commit()?;
+    /// db.drop_table("t")?;
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let inner = &self.inner;
-        let _ddl = inner.begin_ddl()?;
-        let definition = self.known_definition(name)?;
+        let known = || -> Result<_> {
+            let ddl = inner.begin_ddl()?;
+            Ok((self.known_definition(name)?, ddl))
+        };
+        let (patience, begun) = (inner.core.options.lock_wait_timeout, Instant::now());
+        loop {
+            let space = known()?.0.space;
+            self.wait_for_writers(space, name, patience.saturating_sub(begun.elapsed()))?;
+            let (definition, _ddl) = known()?;
+            // Not another table, that was given the name meanwhile.
+            if definition.space == space {
+                return self.drop_defined(&definition);
+            }
+        }
+    }
+
+    /// As [`drop_table`](Self::drop_table), but it waits for no transaction: one that has changed
+    /// the table goes on, its other changes can be committed, and those of the table are gone
+    /// whatever becomes of it. For programs that have locks of their own on tables, as a server
+    /// has.
+    pub fn drop_table_at_once(&self, name: &str) -> Result<()> {
+        let _ddl = self.inner.begin_ddl()?;
+        self.drop_defined(&self.known_definition(name)?)
+    }
+
+    /// Drops a table. The caller holds the latch of DDL.
+    fn drop_defined(&self, definition: &TableDefinition) -> Result<()> {
+        let inner = &self.inner;
         let _hold = inner.hold_log();
-        let transaction = Transaction::begin_own(&self.inner.core, CATALOG_ISOLATION)?;
-        Catalog::new(&inner.catalog, &transaction).remove(name)?;
+        let transaction = Transaction::begin_own(&inner.core, CATALOG_ISOLATION)?;
+        Catalog::new(&inner.catalog, &transaction).remove(&definition.name)?;
         transaction.delete_file(definition.space)?;
         transaction.commit_with(Durability::Sync)?;
-        inner.note_definition(name, None);
+        inner.note_definition(&definition.name, None);
         inner.remove_space(definition.space)
     }
 
@@ -294,7 +337,8 @@ impl Database {
     }
 
     /// Drops table `to`, and gives its name and its references to table `from`, in one durable
-    /// step: with an empty table, this is how to truncate one.
+    /// step: with an empty table, this is how to truncate one. It waits for no transaction: see
+    /// [`drop_table_at_once`](Self::drop_table_at_once).
     pub fn replace_table(&self, from: &str, to: &str) -> Result<()> {
         self.replace_tables(&[(from, to)])
     }
