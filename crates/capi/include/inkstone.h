@@ -617,10 +617,11 @@ enum ink_isolation {
    * and writes act on the newest committed row, and lock rows but no gaps. */
   INK_READ_COMMITTED = 1,
   /* As InnoDB does it: plain reads see one snapshot; locking reads and writes act on the newest
-   * committed row; locking reads of ranges lock the gaps that they pass, so that inserts wait. */
+   * committed row; locking reads of ranges lock the gaps that they pass, so that inserts wait.
+   * (In Rust this is LockingRepeatableRead.) */
   INK_REPEATABLE_READ = 2,
   /* Snapshot isolation: as before without gaps, and writing or locking a row that was changed after
-   * the snapshot is INK_WRITE_CONFLICT: no update is lost. */
+   * the snapshot is INK_WRITE_CONFLICT: no update is lost. (In Rust this is RepeatableRead.) */
   INK_SNAPSHOT = 3,
   /* As if transactions ran one after the other: plain reads lock, too, the whole range that a
    * cursor is opened on. To lock only what is read, as InnoDB does, use locking reads

@@ -12,6 +12,15 @@ fn a_c_program_uses_every_part() {
     assert!(printed.ends_with("all is well\n"), "{printed}");
 }
 
+#[test]
+fn the_example_of_accounts_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = root().join("examples/accounts.c");
+    let compiler = &["gcc", "-std=gnu99"];
+    let printed = compile_and_run(compiler, &source, &directory.path().join("db"));
+    assert_eq!(printed, "2000 transfers, the sum was 5000 and is 5000\n");
+}
+
 /// The example at the top of the header compiles, as C and as C++, and does what it says.
 #[test]
 fn the_example_of_the_header_works() {

@@ -75,7 +75,7 @@ impl Queue {
     /// Sends a mail, for the example: every hundredth job fails whenever it is tried.
     fn send(&self, txn: &Transaction, id: u64, job: &Job) -> Result<bool> {
         self.sent.insert(txn, &id, &job.mail_to)?;
-        Ok(id % 100 != 0)
+        Ok(!id.is_multiple_of(100))
     }
 }
 

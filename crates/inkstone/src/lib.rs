@@ -28,7 +28,20 @@
 //! # Ok::<(), inkstone::Error>(())
 //! ```
 //!
-//! Tests need no directory: [`Database::temporary`], [`Database::in_memory`].
+//! | to | there is |
+//! |---|---|
+//! | have rows of Rust types, and indexes that follow them | [`typed::TypedTable`] |
+//! | change what was read, beside others | [`Database::transact`], [`TypedTable::update_with`](typed::TypedTable::update_with) |
+//! | lock rows, wait for them, or pass over locked ones | [`Transaction::get_locking`], [`Transaction::range_locking`], [`Wait`] |
+//! | undo a part | [`Transaction::statement`], [`Transaction::savepoint`] |
+//! | read one state for long | [`Database::begin_with_snapshot`] |
+//! | load many rows | [`Transaction::insert_many`], [`Database::sorter`] |
+//! | wait less for the disk | [`Transaction::commit_with`], [`Transaction::commit_deferred`] |
+//! | test without a directory | [`Database::in_memory`], [`Database::temporary`] |
+//! | see what goes on | [`Database::prometheus`], [`Database::durations`], [`Database::lock_waits`], [`Database::snapshots`] |
+//!
+//! `docs/cookbook.md` has recipes, `crates/inkstone/examples` whole programs (a job queue, an event
+//! store), `docs/coming-from.md` the calls of redb, RocksDB, SQLite and LMDB beside these.
 //!
 //! # Threads
 //!
@@ -101,6 +114,11 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+// And the recipes.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/cookbook.md")]
+struct Cookbook;
 
 mod aside;
 mod btree;

@@ -160,14 +160,14 @@ fn a_bulk_in_a_table_that_is_dropped_is_passed_over() {
     txn.savepoint("s").unwrap();
     insert(&txn, &dropped, &rows(0..5000));
     drop(dropped);
-    db.drop_table("dropped").unwrap();
+    db.drop_table_at_once("dropped").unwrap();
     txn.rollback_to_savepoint("s").unwrap();
     assert_eq!(seen_by(&txn, &kept).len(), 5000);
     let last = db.create_table("last", &[]).unwrap();
     insert(&txn, &last, &rows(0..5000));
     drop((last, kept));
-    db.drop_table("last").unwrap();
-    db.drop_table("kept").unwrap();
+    db.drop_table_at_once("last").unwrap();
+    db.drop_table_at_once("kept").unwrap();
     txn.rollback().unwrap();
     assert_eq!(
         db.status()

@@ -83,7 +83,7 @@ fn a_table_dropped_under_a_prepared_transaction_does_not_stop_recovery() {
     txn.update(&table, b"a", b"new").unwrap();
     txn.insert(&other, b"b", b"").unwrap();
     txn.prepare(b"xid").unwrap();
-    db.drop_table("t").unwrap();
+    db.drop_table_at_once("t").unwrap();
     let vfs = vfs.kill();
     drop((table, other, db));
     let db = open(&vfs);

@@ -105,7 +105,8 @@ impl Database {
     /// - **What is repeated**: whatever [`Error::is_retryable`] says, of `work` or the commit
     ///   ([`Error::Deadlock`], [`Error::WriteConflict`], [`Error::TableChanged`]). `work` may turn
     ///   such an error into one of its own: the transaction knows. All other errors are returned at
-    ///   once, [`Error::LockTimeout`] too: it has waited already.
+    ///   once, [`Error::LockTimeout`] too: it has waited already; and [`Error::DuplicateKey`], also
+    ///   of a row that was inserted after the snapshot.
     /// - **How often**: 64 attempts, or as [`transact_with`](Self::transact_with) says; then the
     ///   last error is returned.
     /// - **How long**: behind attempt n it pauses for a random time of up to 2^(n - 1) x 100

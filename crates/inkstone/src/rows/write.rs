@@ -47,6 +47,10 @@ impl Transaction {
     /// ([`Error::LockTimeout`]). A key has at most 3072 bytes (768 in pages of 4 KiB, 1536 in 8
     /// KiB; [`Error::KeyTooLong`]), a value at most 2^30 ([`Error::ValueTooLong`]).
     ///
+    /// It is [`Error::DuplicateKey`] also at repeatable read, where the row was inserted after the
+    /// snapshot and a read does not find it. [`Database::transact`](crate::Database::transact)
+    /// does not repeat that.
+    ///
     /// ```
     /// # use inkstone::{Database, Error, Isolation, Options};
     /// # let dir = tempfile::tempdir().unwrap();

@@ -303,12 +303,24 @@ impl UndoneWhenDropped<'_> {
             return Ok(());
         }
         inner.savepoints.truncate(self.savepoints);
-        transaction.undo_to(&mut inner, self.place)
+        transaction.undo_to(&mut inner, self.place)?;
+        paranoid!(
+            inner.undo_count <= self.place.undo_count,
+            "a statement that began at {:?} is undone, and {} changes are left",
+            self.place,
+            inner.undo_count
+        );
+        Ok(())
     }
 }
 
 impl Drop for UndoneWhenDropped<'_> {
     fn drop(&mut self) {
+        paranoid!(
+            self.transaction.is_none() || crate::sync::thread::panicking(),
+            "the statement that began at {:?} has neither failed nor ended",
+            self.place
+        );
         // A failure is purge's to mend, or has poisoned the engine.
         let _ = self.undo();
     }

@@ -45,6 +45,10 @@ use std::time::Duration;
 
 /// A transaction in progress. Dropping it rolls it back.
 ///
+/// It may go from thread to thread, and its calls may come from several. But what takes several
+/// changes as one statement ([`statement`](Self::statement), and writes to typed tables) is for
+/// one thread at a time: where it fails, it undoes what other threads have done meanwhile.
+///
 /// ```
 /// use inkstone::{Database, Durability, Isolation, Options};
 /// # let dir = tempfile::tempdir().unwrap();
