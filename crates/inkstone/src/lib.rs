@@ -101,6 +101,7 @@
 //! more of the engine, with the feature `internals`: that changes without notice. `ARCHITECTURE.md`
 //! walks through the modules, `docs/format.md` describes every byte on disk.
 
+#![warn(missing_debug_implementations)]
 #![cfg_attr(
     not(feature = "internals"),
     allow(

@@ -194,3 +194,18 @@ fn a_drop_goes_on_when_the_writer_has_ended() {
         }
     });
 }
+
+/// Handles are fields of a program's own structs, which derive `Debug`.
+#[test]
+fn handles_say_what_they_are() {
+    let db = Database::in_memory(Options::default()).unwrap();
+    let table = db.create_table("jobs", &["by_time"]).unwrap();
+    let txn = db.begin(Isolation::RepeatableRead).unwrap();
+    txn.insert(&table, b"k", b"a secret").unwrap();
+    let cursor = txn.range(&table, ..).unwrap();
+    let said = format!("{db:?} {table:?} {txn:?} {cursor:?}");
+    for part in ["jobs", "by_time", "RepeatableRead", "Database", "Cursor"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("secret"), "{said}");
+}

@@ -97,6 +97,14 @@ pub struct Database {
     _handle: Arc<Handle>,
 }
 
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database")
+            .field("directory", &self.directory())
+            .finish_non_exhaustive()
+    }
+}
+
 /// What the clones of a [`Database`] share: the last one closes it, in its own thread. (A
 /// background thread that is in the middle of a round keeps `Inner` too; it is joined.)
 struct Handle {

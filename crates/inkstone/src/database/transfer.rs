@@ -55,6 +55,14 @@ pub struct Export {
     space: Arc<Space>,
 }
 
+impl std::fmt::Debug for Export {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Export")
+            .field("files", &self.files())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Export {
     /// What is to be copied: the table's file, and its place map if its pages are placed. The copy
     /// of the map has the name of the file's with the extension `places`: import looks for it

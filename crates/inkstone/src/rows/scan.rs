@@ -188,6 +188,14 @@ pub struct Rows<'c> {
     cursor: &'c Cursor,
 }
 
+impl std::fmt::Debug for Rows<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rows")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'c> Rows<'c> {
     /// How many.
     pub fn len(&self) -> usize {
@@ -218,6 +226,14 @@ pub struct RowsIter<'c> {
     cursor: &'c Cursor,
     found: std::slice::Iter<'c, Found>,
     at: usize,
+}
+
+impl std::fmt::Debug for RowsIter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowsIter")
+            .field("left", &self.found.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'c> Iterator for RowsIter<'c> {
@@ -274,6 +290,16 @@ pub struct Cursor {
     reads: u64,
     /// As an iterator it has given an error.
     has_failed: bool,
+}
+
+impl std::fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cursor")
+            .field("space", &self.tree.space.id)
+            .field("tree", &self.tree.id)
+            .field("has_snapshot", &self.snapshot.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Cursor {

@@ -43,6 +43,16 @@ pub struct LockingCursor<'t> {
     has_failed: bool,
 }
 
+impl std::fmt::Debug for LockingCursor<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockingCursor")
+            .field("transaction", &self.transaction)
+            .field("scan", &self.scan)
+            .field("has_failed", &self.has_failed)
+            .finish_non_exhaustive()
+    }
+}
+
 impl LockingCursor<'_> {
     /// Locks and returns the next row: key and newest value.
     pub fn next_row(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
@@ -102,6 +112,15 @@ pub struct LockingScan {
     shown_unlocked: bool,
     /// A row for which the cursor waits, although it is semi-consistent.
     wanted: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for LockingScan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockingScan")
+            .field("space", &self.tree.space.id)
+            .field("tree", &self.tree.id)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a visit of a leaf came to.

@@ -17,6 +17,16 @@ pub struct Table {
     pub(crate) inner: Arc<TableInner>,
 }
 
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.trees.iter().map(TableTree::name).collect();
+        f.debug_struct("Table")
+            .field("name", &self.name())
+            .field("trees", &names)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What the trees of a table share.
 pub(crate) struct TableInner {
     pub name: String,
@@ -29,6 +39,15 @@ pub struct TableTree {
     pub(crate) tree: Tree,
     pub(crate) name: Arc<str>,
     pub(crate) table: Arc<TableInner>,
+}
+
+impl std::fmt::Debug for TableTree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableTree")
+            .field("table", &self.table.name)
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
 }
 
 /// A table (meaning its clustered tree) or one of its trees.

@@ -68,6 +68,15 @@ pub struct PendingCommit {
     first_polled: Option<Instant>,
 }
 
+impl std::fmt::Debug for PendingCommit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PendingCommit")
+            .field("lsn", &self.lsn)
+            .field("durability", &self.durability)
+            .finish_non_exhaustive()
+    }
+}
+
 impl PendingCommit {
     /// The commit whose record ends at `lsn`.
     pub(crate) fn new(core: &Arc<Core>, lsn: Lsn, durability: Durability) -> Self {

@@ -25,6 +25,14 @@ pub struct Prepared {
     xid: Vec<u8>,
 }
 
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared")
+            .field("xid", &self.xid)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for Prepared {
     fn drop(&mut self) {
         self.state.set_owner(0);

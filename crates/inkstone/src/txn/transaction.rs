@@ -74,6 +74,15 @@ pub struct Transaction {
     lock_wait_timeout: Mutex<Duration>,
 }
 
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction")
+            .field("id", &self.id())
+            .field("isolation", &self.isolation)
+            .finish_non_exhaustive()
+    }
+}
+
 /// How long a transaction of the database's own waits for a row lock. They are all short.
 const OWN_LOCK_WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 

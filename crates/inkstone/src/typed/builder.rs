@@ -42,6 +42,16 @@ pub struct Builder<K, V> {
     pub(super) indexes: Vec<Index<K, V>>,
 }
 
+impl<K, V> std::fmt::Debug for Builder<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.indexes.iter().map(|index| &index.name).collect();
+        f.debug_struct("Builder")
+            .field("name", &self.name)
+            .field("indexes", &names)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<K: Key, V: Field> Builder<K, V> {
     /// A secondary tree on what `extract` makes of a row. Several rows may have the same.
     #[must_use]

@@ -19,6 +19,14 @@ pub struct Rows<K, V> {
     pub(super) types: PhantomData<(K, V)>,
 }
 
+impl<K, V> std::fmt::Debug for Rows<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rows")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<K: Field, V: Field> Iterator for Rows<K, V> {
     type Item = Result<(K, V)>;
 
@@ -34,6 +42,14 @@ pub struct LockedRows<'t, K, V> {
     pub(super) cursor: LockingCursor<'t>,
     pub(super) table: Table,
     pub(super) types: PhantomData<(K, V)>,
+}
+
+impl<K, V> std::fmt::Debug for LockedRows<'_, K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockedRows")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<K, V> LockedRows<'_, K, V> {
@@ -59,6 +75,14 @@ pub struct Entries<I, K> {
     pub(super) unique: bool,
     pub(super) table: Table,
     pub(super) types: PhantomData<(I, K)>,
+}
+
+impl<I, K> std::fmt::Debug for Entries<I, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entries")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<I: Field, K: Field> Iterator for Entries<I, K> {

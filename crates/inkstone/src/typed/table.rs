@@ -29,6 +29,14 @@ pub struct TypedTable<K, V> {
     pub(super) indexes: Vec<Index<K, V>>,
 }
 
+impl<K, V> std::fmt::Debug for TypedTable<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TypedTable")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a row is found by in a secondary tree: an entry for each index.
 type EntriesOfRow = Vec<(Vec<u8>, Vec<u8>)>;
 
