@@ -64,8 +64,8 @@ impl Database {
     /// devices (`io_backend`, `flush_method`) decide nothing that can be noticed. Beside the buffer
     /// pool memory is taken by the log's files, and by up to three copies of what was written: for
     /// megabytes, not for gigabytes. [`Table::path`](crate::Table::path) names no file, so there is
-    /// nothing to [export](Database::export_table); [`Database::checkpoint_to`] writes a copy to the
-    /// real file system.
+    /// nothing to [export](Database::export_table); [`Database::checkpoint_to`] writes a copy to
+    /// the real file system.
     ///
     /// ```
     /// use inkstone::{Database, Isolation, Options};

@@ -1,9 +1,9 @@
 //! A copy of the log that is made while the log is written, for a copy of the database.
 //!
 //! The caller keeps what is not copied yet from being recycled. The copy is made in steps
-//! ([`LogCopy::catch_up`]), each of what has become durable since the last one. What is durable does
-//! not change in its place, so it is read there; the block in which it ends is copied again with the
-//! next step.
+//! ([`LogCopy::catch_up`]), each of what has become durable since the last one. What is durable
+//! does not change in its place, so it is read there; the block in which it ends is copied again
+//! with the next step.
 //!
 //! # Promises
 //!

@@ -27,8 +27,8 @@
 //! `ring` (memory), `flush` (group commit), `pipeline` (the state that its threads share), `group`
 //! (threads that wait for the same flush), `wakers` (futures that wait), `flight` (a write on the
 //! disk), `segments` (files), `background` (thread `ink-log`), `full` (threads that wait for a
-//! checkpoint), `reader`, `ahead` (thread `ink-log-ahead`, which reads for it), `copying` (copies of a
-//! log that is being written).
+//! checkpoint), `reader`, `ahead` (thread `ink-log-ahead`, which reads for it), `copying` (copies
+//! of a log that is being written).
 //!
 //! # Not promised
 //! Frames that were not awaited may be lost by a crash, and some later ones kept.

@@ -5,8 +5,8 @@
 //! if it is not, a write is under way, and the page is read again. The copy's pages are written as
 //! a new database's are: placed ones to units of their own, by a map of their own.
 //!
-//! A file may be cut meanwhile, where the copy's recovery needs nothing of what goes: what is behind
-//! the end then is copied as pages that were never written.
+//! A file may be cut meanwhile, where the copy's recovery needs nothing of what goes: what is
+//! behind the end then is copied as pages that were never written.
 
 use super::space_file::SpaceFile;
 use super::space_files::SpaceFiles;
@@ -38,7 +38,8 @@ pub(crate) struct SpaceCopy<'s> {
 }
 
 impl<'s> SpaceCopy<'s> {
-    /// Begins a copy of `source`, one of the files of `spaces`, among the files of another database.
+    /// Begins a copy of `source`, one of the files of `spaces`, among the files of another
+    /// database.
     pub fn begin(
         spaces: &'s SpaceFiles,
         source: Arc<SpaceFile>,

@@ -82,9 +82,9 @@ impl Database {
     ///
     /// [`Error::InvalidOption`] for a directory with anything in it; [`Error::DiskFull`] or
     /// [`Error::Io`] where the copy cannot be written, or the database not be read;
-    /// [`Error::Corrupt`] for a page that is damaged; [`Error::ReadOnly`], as what recovery has done
-    /// is in memory then. What there is of the copy is removed, the directory stays. What a crash
-    /// leaves of one is refused by [`Database::open`].
+    /// [`Error::Corrupt`] for a page that is damaged; [`Error::ReadOnly`], as what recovery has
+    /// done is in memory then. What there is of the copy is removed, the directory stays. What a
+    /// crash leaves of one is refused by [`Database::open`].
     pub fn checkpoint_to(&self, directory: impl AsRef<Path>) -> Result<CheckpointReport> {
         self.checkpoint_to_with(directory, &CheckpointOptions::new())
     }

@@ -17,8 +17,8 @@ pub struct CheckpointOptions<'p> {
     /// goes. The log is not held up.
     pub bytes_per_second: Option<u64>,
     /// Told after each step how far the copy has come, by the thread that copies, which it must not
-    /// hold up: the log is copied by that thread, too. It may use the database, but not create, drop
-    /// or open tables.
+    /// hold up: the log is copied by that thread, too. It may use the database, but not create,
+    /// drop or open tables.
     pub progress: Option<&'p dyn Fn(CheckpointProgress)>,
 }
 

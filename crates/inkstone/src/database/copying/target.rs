@@ -138,8 +138,8 @@ impl Target {
         ControlFile::create(&*self.directory, &control, &self.poison).map(drop)
     }
 
-    /// Removes what there is of a copy that has failed, as far as that goes: the control file first,
-    /// as without it the rest is no database.
+    /// Removes what there is of a copy that has failed, as far as that goes: the control file
+    /// first, as without it the rest is no database.
     pub fn remove(&self) {
         let directory = &*self.directory;
         let _ = directory.remove(CONTROL_FILE);

@@ -81,7 +81,8 @@ struct GivenUp {
 }
 
 impl Saving {
-    /// Has what the log may name behind an LSN stay as it is; `None`: no longer. What was so before.
+    /// Has what the log may name behind an LSN stay as it is; `None`: no longer. What was so
+    /// before.
     pub fn hold(&self, at: Option<Lsn>) -> Option<Lsn> {
         self.one_at_a_time.lock().held = at;
         std::mem::replace(&mut self.given_up.lock().held, at)
