@@ -290,6 +290,8 @@ static void tell_of_no_binary_log()
                       " log_bin (on a replica also log_slave_updates)");
 }
 
+static bool has_binary_log(THD *thd) { return opt_bin_log && thd_test_options(thd, OPTION_BIN_LOG); }
+
 int Session::prepare(const XID &xid)
 {
   /* What has only read has nothing to keep, and nothing can be kept. */
@@ -297,10 +299,16 @@ int Session::prepare(const XID &xid)
     return 0;
   ink_error error;
   XidBytes bytes(xid);
+  const bool is_by_server= XID(xid).get_my_xid() != 0;
+  /* Workers of a replica commit in the primary's order. The binary log sees to that, and for a
+     transaction of one engine the server does. Of several engines, without the binary log, it
+     commits whichever is prepared first: then the row of a later one would be overwritten. */
+  if (is_by_server && !has_binary_log(thd) && thd->wait_for_prior_commit())
+    return HA_ERR_INKSTONE;
   if (ink_prepare(transaction.get(), bytes.slice(), durability(), &error))
     return handler_error(thd, error);
-  prepared= XID(xid).get_my_xid() ? Prepared::by_server : Prepared::by_user;
-  if (prepared == Prepared::by_server && !(opt_bin_log && thd_test_options(thd, OPTION_BIN_LOG)))
+  prepared= is_by_server ? Prepared::by_server : Prepared::by_user;
+  if (is_by_server && !has_binary_log(thd))
     tell_of_no_binary_log();
   /* As with InnoDB: nothing is read any more; what has changed nothing keeps its locks all the
      same. Where the server prepares by itself it commits soon, and what was read must not be
