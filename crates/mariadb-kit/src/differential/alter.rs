@@ -6,6 +6,7 @@ use super::pages;
 use super::partitioning::{Method, Partitioning};
 use super::schema::{Column, Key, KeyKind, Maker, Table};
 use super::sql::{Item, Sql, list, tagged, text};
+use super::text::Collation;
 use super::topics::Topic;
 use super::types::Kind;
 use crate::random::Random;
@@ -102,6 +103,9 @@ impl Maker {
         }
         // Old rows may break it, at which an ALTER that copies looks, one in place does not.
         column.check = None;
+        if column.generated.is_none() && random.chance(20) {
+            column.default = computed_default(random, table, &column).or(column.default);
+        }
         let at = random.place(table.columns.len() + 1);
         let place = match at {
             0 => " FIRST".to_owned(),
@@ -136,7 +140,10 @@ impl Maker {
             // InnoDB does some of these in place, and forgets what was reserved.
             2 if column.kind.is_text() && table.counts() => return None,
             2 if column.kind.is_text() && !self.palette.collations.is_empty() => {
-                let other = random.pick(&self.palette.collations).clone();
+                let other = match column.kind.collation().and_then(with_longer_characters) {
+                    Some(longer) if random.chance(50) => longer,
+                    _ => random.pick(&self.palette.collations).clone(),
+                };
                 column.kind = column.kind.with_collation(&other);
             }
             2 => column.kind = self.wider(random, &column.kind),
@@ -155,15 +162,13 @@ impl Maker {
         if matches!(column.kind, Kind::Timestamp(_)) && column.default.is_none() {
             column.default = Some("'2001-01-01 00:00:00'".to_owned());
         }
-        let place = if random.chance(15) { " FIRST" } else { "" };
-        let sql = text(format!("MODIFY COLUMN {}{place}", column.definition()));
         let tag = column.tag;
-        if place.is_empty() {
-            table.columns[at] = column;
-        } else {
-            table.columns.remove(at);
-            table.columns.insert(0, column);
+        let mut definition = column.definition();
+        table.columns[at] = column;
+        if random.chance(25) {
+            definition += &move_column(random, table, at);
         }
+        let sql = text(format!("MODIFY COLUMN {definition}"));
         Some(Clause::about(tag, sql))
     }
 
@@ -189,6 +194,14 @@ impl Maker {
             Kind::Datetime(_) => Kind::Datetime(random.below(7) as u32),
             Kind::Timestamp(_) => Kind::Timestamp(random.below(7) as u32),
             Kind::Bit(_) => Kind::Bit(random.between(1, 64) as u32),
+            // Of more than 255, and of more than eight, each value has a byte more.
+            Kind::Enum(count, collation) => Kind::Enum(
+                *random.pick(&[count + 1, count + 1, 256]),
+                collation.clone(),
+            ),
+            Kind::Set(count, collation) => {
+                Kind::Set(*random.pick(&[count + 1, 8, 9]), collation.clone())
+            }
             Kind::Float => Kind::Double,
             kind => kind.clone(),
         }
@@ -285,6 +298,44 @@ impl Maker {
     }
 }
 
+/// A default that is computed: of another column, or for each row, or once.
+fn computed_default(random: &mut Random, table: &Table, column: &Column) -> Option<String> {
+    let others: Vec<&Column> = table
+        .written()
+        .filter(|other| other.kind == column.kind && !other.auto_increment)
+        .collect();
+    match &column.kind {
+        Kind::Datetime(digits) | Kind::Timestamp(digits) => {
+            Some(format!("CURRENT_TIMESTAMP({digits})"))
+        }
+        _ if !others.is_empty() && column.null => Some(format!("({})", random.pick(&others).name)),
+        Kind::Integer(..) => Some("(LENGTH(CURRENT_DATE()))".to_owned()),
+        _ => None,
+    }
+}
+
+/// Puts a column elsewhere; what ALTER says of that.
+fn move_column(random: &mut Random, table: &mut Table, at: usize) -> String {
+    let column = table.columns.remove(at);
+    let to = random.place(table.columns.len() + 1);
+    let place = match to {
+        0 => " FIRST".to_owned(),
+        to => format!(" AFTER {}", table.columns[to - 1].name),
+    };
+    table.columns.insert(to, column);
+    place
+}
+
+/// The collation with the same order whose characters may have more bytes.
+fn with_longer_characters(collation: &Collation) -> Option<Collation> {
+    let name = collation.name.strip_prefix("utf8mb3_")?;
+    Some(Collation {
+        name: format!("utf8mb4_{name}"),
+        charset: "utf8mb4".to_owned(),
+        character_max_bytes: 4,
+    })
+}
+
 /// True if NULLs of it become something else in place than in a copy when it is made NOT NULL: its
 /// old default, or what a constraint refuses, at which only a copy looks.
 fn holds_other_nulls(column: &Column) -> bool {
@@ -355,7 +406,10 @@ fn rename_column(random: &mut Random, table: &mut Table) -> Option<Clause> {
     let at = random.place(table.columns.len());
     let old = table.columns[at].name.clone();
     let generated = table.columns.iter().any(|other| other.generated.is_some());
-    if generated || table.partitioning.is_some() {
+    if generated
+        || table.columns.iter().any(|other| other.is_over(&old))
+        || table.partitioning.is_some()
+    {
         return None;
     }
     let new = format!("{old}r");

@@ -25,7 +25,7 @@ pub struct Column {
     pub name: String,
     pub kind: Kind,
     pub null: bool,
-    /// A literal.
+    /// A literal, or an expression in brackets.
     pub default: Option<String>,
     /// The expression; stored or virtual.
     pub generated: Option<(String, bool)>,
@@ -73,7 +73,14 @@ pub struct Table {
 impl Column {
     /// True if it is computed from the column of this name.
     pub fn is_over(&self, name: &str) -> bool {
-        matches!(&self.generated, Some((expression, _)) if expression.contains(name))
+        let expressions = self.generated.iter().map(|(expression, _)| expression);
+        let default = self
+            .default
+            .iter()
+            .filter(|default| default.starts_with('('));
+        expressions
+            .chain(default)
+            .any(|expression| expression.contains(name))
     }
 
     /// As CREATE TABLE and ALTER TABLE have it.

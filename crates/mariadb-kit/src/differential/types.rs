@@ -25,8 +25,9 @@ pub enum Kind {
     Varchar(u32, Option<Collation>),
     /// `TINY`, `` (64 KiB), `MEDIUM`, `LONG`.
     Text(&'static str, Option<Collation>),
-    Enum(Option<Collation>),
-    Set(Option<Collation>),
+    /// Members.
+    Enum(usize, Option<Collation>),
+    Set(usize, Option<Collation>),
     Binary(u32),
     Varbinary(u32),
     Blob(&'static str),
@@ -98,16 +99,23 @@ impl Palette {
                 collation,
             ),
             2 => Kind::Text(random.word(&SIZES), collation),
-            3 => Kind::Enum(collation),
-            _ => Kind::Set(collation),
+            3 => Kind::Enum(MEMBERS.len(), collation),
+            _ => Kind::Set(MEMBERS.len(), collation),
         }
     }
+}
+
+/// So many of ENUM and SET.
+fn members(count: usize) -> String {
+    let others = (MEMBERS.len()..count).map(|number| format!("m{number}"));
+    let all = MEMBERS.map(str::to_owned).into_iter().chain(others);
+    let quoted: Vec<String> = all.map(|member| format!("'{member}'")).collect();
+    quoted.join(",")
 }
 
 impl Kind {
     /// The type as CREATE TABLE has it.
     pub fn definition(&self) -> String {
-        let members = MEMBERS.map(|member| format!("'{member}'")).join(",");
         match self {
             Self::Integer(bytes, unsigned, zerofill) => {
                 let name = match bytes {
@@ -133,8 +141,10 @@ impl Kind {
             Self::Char(length, collation) => collated(format!("CHAR({length})"), collation),
             Self::Varchar(length, collation) => collated(format!("VARCHAR({length})"), collation),
             Self::Text(size, collation) => collated(format!("{size}TEXT"), collation),
-            Self::Enum(collation) => collated(format!("ENUM({members})"), collation),
-            Self::Set(collation) => collated(format!("SET({members})"), collation),
+            Self::Enum(count, collation) => {
+                collated(format!("ENUM({})", members(*count)), collation)
+            }
+            Self::Set(count, collation) => collated(format!("SET({})", members(*count)), collation),
             Self::Binary(length) => format!("BINARY({length})"),
             Self::Varbinary(length) => format!("VARBINARY({length})"),
             Self::Blob(size) => format!("{size}BLOB"),
@@ -152,8 +162,8 @@ impl Kind {
             Self::Char(_, collation)
             | Self::Varchar(_, collation)
             | Self::Text(_, collation)
-            | Self::Enum(collation)
-            | Self::Set(collation) => collation.as_ref(),
+            | Self::Enum(_, collation)
+            | Self::Set(_, collation) => collation.as_ref(),
             _ => None,
         }
     }
@@ -164,8 +174,8 @@ impl Kind {
         if let Self::Char(_, collation)
         | Self::Varchar(_, collation)
         | Self::Text(_, collation)
-        | Self::Enum(collation)
-        | Self::Set(collation) = &mut changed
+        | Self::Enum(_, collation)
+        | Self::Set(_, collation) = &mut changed
         {
             *collation = Some(other.clone());
         }
@@ -233,11 +243,11 @@ impl Kind {
             Self::Date | Self::Time(_) | Self::Datetime(_) | Self::Timestamp(_) | Self::Year => {
                 Sql::Value(self.moment(random), Vec::new())
             }
-            Self::Enum(_) => {
+            Self::Enum(..) => {
                 let value = random.word(&["a", "b", "long member", "Z", "0", "", "none"]);
                 Sql::Value(quoted(value), simpler(value))
             }
-            Self::Set(_) => {
+            Self::Set(..) => {
                 let value = random.word(&["", "a", "b,a", "a,b,Z", "long member", "0", "x"]);
                 Sql::Value(quoted(value), simpler(value))
             }
