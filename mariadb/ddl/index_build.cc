@@ -5,11 +5,14 @@
 #include "handler/ha_inkstone.h"
 #include "handler/sorted_insert.h"
 #include "server/variables.h"
+#include <algorithm>
 
 /** So few changed rows are left to the time when writers are kept away. */
 static const size_t FEW_CHANGES= 200;
 /** Where writers are faster than their changes are taken over, they wait in the end. */
 static const int ROUNDS_MAX= 20;
+/** So many bytes of rows that come in order are gathered before they are inserted. */
+static const uint64 IN_ORDER_BYTES= 8 << 20;
 
 /* The beginning of a CHAR or BINARY: a message about a duplicate leaves out blanks and zeroes at
    the end of what there is of a value. */
@@ -33,6 +36,40 @@ void cut_values(const KEY &key)
       charset->fill(value + kept, length - kept, charset->pad_char);
   }
 }
+
+/* Entries on their way into a tree. Those of a tree of rows are in order as long as each one's key
+   is behind the one before: then they can go at any time. Behind one that is not, all wait to be
+   sorted, as their place may be anywhere. */
+struct EntriesInOrder
+{
+  OwnedSorter sorter;
+
+  explicit EntriesInOrder(bool may_be_in_order) : in_order(may_be_in_order) {}
+  int begin(ink_error *error)
+  {
+    bytes= 0;
+    return new_sorter(&sorter, error);
+  }
+  int add(ink_slice key, ink_slice value, ink_error *error)
+  {
+    bytes+= key.len + value.len;
+    in_order= in_order && is_behind(key) && !last.assign(key.data, key.len);
+    return ink_sorter_add(sorter.get(), key, value, error);
+  }
+  bool are_to_go() const { return in_order && bytes >= IN_ORDER_BYTES; }
+
+private:
+  Buffer last;
+  uint64 bytes= 0;
+  bool in_order;
+
+  bool is_behind(ink_slice key) const
+  {
+    const size_t common= std::min(key.len, last.length());
+    const int order= common ? memcmp(key.data, last.data(), common) : 0;
+    return order ? order > 0 : key.len > last.length();
+  }
+};
 
 /* Has the engine note what is written from now on. The server keeps writers away for that time;
    prepared transactions were waited for. */
@@ -108,23 +145,22 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
 
 int ha_inkstone::fill_index(BuiltIndex &index, const ink_transaction *seen)
 {
-  ink_error error;
-  OwnedSorter sorter;
-  if (new_sorter(&sorter, &error))
-    return failure(error);
+  Progress progress= {thd(), 0, index.is_rows ? stats.records : 0};
   MY_BITMAP *saved= table->read_set;
   table->column_bitmaps_set_no_signal(&table->s->all_set, table->write_set);
-  int failed= gather_entries(index, seen, sorter.get());
+  const int failed= fill_from_rows(index, seen, &progress);
   table->column_bitmaps_set_no_signal(saved, table->write_set);
-  return failed ? failed : insert_sorted(index, seen, sorter.get());
+  return failed;
 }
 
-/* Adds the entries of all rows to those that are to be sorted. */
-int ha_inkstone::gather_entries(const BuiltIndex &index, const ink_transaction *seen, ink_sorter *sorter)
+/* Inserts the entries of all rows in order. Rows that keep their primary key come in it: they are
+   inserted as they come, and nothing waits in a file to be sorted. */
+int ha_inkstone::fill_from_rows(BuiltIndex &index, const ink_transaction *seen, Progress *progress)
 {
   ink_error error;
   OwnedCursor cursor;
-  if (open_cursor(seen, access.share->clustered(), ink_range(), ink_scan(), &cursor, &error))
+  EntriesInOrder entries(index.is_rows);
+  if (entries.begin(&error) || open_cursor(seen, access.share->clustered(), ink_range(), ink_scan(), &cursor, &error))
     return failure(error);
   ink_row rows[Scan::BATCH];
   for (size_t count= 1; count;)
@@ -137,11 +173,17 @@ int ha_inkstone::gather_entries(const BuiltIndex &index, const ink_transaction *
     {
       if (int failed= make_entry(index, rows[i]))
         return failed;
-      if (ink_sorter_add(sorter, slice(buffers.entry.key), slice(buffers.entry.value), &error))
+      if (entries.add(slice(buffers.entry.key), slice(buffers.entry.value), &error))
         return failure(error);
     }
+    if (!entries.are_to_go())
+      continue;
+    if (int failed= insert_sorted(index, seen, entries.sorter.get(), progress))
+      return failed;
+    if (entries.begin(&error))
+      return failure(error);
   }
-  return 0;
+  return insert_sorted(index, seen, entries.sorter.get(), progress);
 }
 
 /* Makes the entry of a row, in buffers.entry. */
@@ -162,11 +204,11 @@ int ha_inkstone::make_entry(const BuiltIndex &index, ink_row row)
 
 /* Entries are inserted in transactions of their own: no other session sees the tree before the
    ALTER commits. */
-int ha_inkstone::insert_sorted(BuiltIndex &index, const ink_transaction *seen, ink_sorter *sorter)
+int ha_inkstone::insert_sorted(BuiltIndex &index, const ink_transaction *seen, ink_sorter *sorter, Progress *progress)
 {
   FillingTransaction writing;
-  Progress progress= {thd(), 0, ink_sorter_count(sorter)};
-  SortedInsert insert(index.tree, sorter, &progress);
+  progress->total= std::max(progress->total, progress->done + ink_sorter_count(sorter));
+  SortedInsert insert(index.tree, sorter, progress);
   while (!insert.is_over())
   {
     if (int failed= writing.begin(*access.session))
@@ -275,7 +317,8 @@ int ha_inkstone::exchange_entries(BuiltIndex &index, const ink_transaction *befo
   }
   if (int failed= writing.commit(thd()))
     return failed;
-  return insert_sorted(index, now, sorter.get());
+  Progress progress= {thd(), 0, 0};
+  return insert_sorted(index, now, sorter.get(), &progress);
 }
 
 /* Makes the entry that a row has at a snapshot, if it is there. */

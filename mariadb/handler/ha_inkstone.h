@@ -31,6 +31,7 @@
 struct AlterContext;
 struct BuiltIndex;
 struct IndexBuild;
+struct Progress;
 /** Rows that a bulk insert holds back, and what becomes of them. */
 class BulkInsert;
 
@@ -174,9 +175,9 @@ private:
   int begin_build(IndexBuild *build);
   int build_index(const KEY &altered_key, const std::vector<Field *> &columns, IndexBuild *build);
   int fill_index(BuiltIndex &index, const ink_transaction *seen);
-  int gather_entries(const BuiltIndex &index, const ink_transaction *seen, ink_sorter *sorter);
+  int fill_from_rows(BuiltIndex &index, const ink_transaction *seen, Progress *progress);
   int make_entry(const BuiltIndex &index, ink_row row);
-  int insert_sorted(BuiltIndex &index, const ink_transaction *seen, ink_sorter *sorter);
+  int insert_sorted(BuiltIndex &index, const ink_transaction *seen, ink_sorter *sorter, Progress *progress);
   int show_row_of(const KeyCodec &of_index, const KEY &key, ink_row entry, const ink_transaction *seen= nullptr);
   int get_seen(const ink_transaction *seen, ink_slice image, ink_slice *row, bool *found);
   int show_duplicate(BuiltIndex &index, const ink_transaction *seen, ink_row entry);

@@ -101,9 +101,9 @@
 //! more of the engine, with the feature `internals`: that changes without notice. `ARCHITECTURE.md`
 //! walks through the modules, `docs/format.md` describes every byte on disk.
 
-#![warn(missing_debug_implementations)]
 #![cfg_attr(
     not(feature = "internals"),
+    deny(missing_debug_implementations),
     allow(
         dead_code,
         unused_imports,
