@@ -432,8 +432,8 @@ bool ha_inkstone::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info
       info->handler_flags & ~(ALTER_COLUMN_DEFAULT | ALTER_DROP_CHECK_CONSTRAINT);
   if (int failed= concerns_rows ? wait_for_prepared(thd(), {access.share->name}) : 0)
     return report(thd(), this, failed);
-  /* Partitions may have answered otherwise: one that was emptied has room for more places. The server
-     has the answer for all. */
+  /* Partitions may have answered otherwise: one that was emptied has room for more places. The
+     server has the answer for all. */
   const bool is_made_anew= info->inplace_supported == HA_ALTER_INPLACE_COPY_NO_LOCK;
   if (!is_made_anew)
     plan_indexes(info, context);

@@ -65,7 +65,8 @@ static std::string expression_of(const Field *field)
   return std::string(expression.ptr(), expression.length());
 }
 
-/* Entries have what virtual columns were computed to: the server's hashes of long unique keys, too. */
+/* Entries have what virtual columns were computed to: the server's hashes of long unique keys,
+   too. */
 static std::string parts_of(const KEY &key)
 {
   std::string text= key.flags & HA_NOSAME ? "UNIQUE (" : "(";
@@ -302,8 +303,8 @@ static std::string difference(const char *one, const char *several, const std::v
   return std::string();
 }
 
-/* Rows lie by an index that has no tree of its own: the primary key, or the first unique one without
-   NULLs, which in the file may be another one. */
+/* Rows lie by an index that has no tree of its own: the primary key, or the first unique one
+   without NULLs, which in the file may be another one. */
 static bool is_ordered_alike(const Exported &file, const TABLE *table)
 {
   const auto has_tree= [&](const KEY &key) {

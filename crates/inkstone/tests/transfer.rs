@@ -377,7 +377,7 @@ fn a_placed_table_without_its_own_map_is_not_imported() {
         let target = Database::open(dir.path().join("target"), options()).unwrap();
         let refused = |text: &str| {
             let imported = target.import_table("t", &copy, &TREES);
-            let error = imported.err().expect("it is refused");
+            let error = imported.expect_err("it is refused");
             assert!(matches!(error, Error::Corrupt { .. }), "{error}");
             assert!(error.to_string().contains(text), "{error}");
         };
