@@ -3,7 +3,7 @@
 use inkstone_format::Lsn;
 use std::fmt;
 
-/// How [`Database::checkpoint_to_with`] copies.
+/// How [`Database::checkpoint_to_with`](crate::Database::checkpoint_to_with) copies.
 ///
 /// ```
 /// use inkstone::CheckpointOptions;
