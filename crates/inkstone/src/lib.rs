@@ -128,6 +128,7 @@ mod catalog;
 mod control;
 mod counters;
 mod database;
+mod debug;
 mod error;
 mod locks;
 mod log;

@@ -5,7 +5,7 @@ mod failure_support;
 
 use failure_support::*;
 use inkstone::internals::counters::Counter;
-use inkstone::internals::options::{BulkLogging, PagePlacement};
+use inkstone::internals::options::{BulkLogging, PageCompression, PagePlacement};
 use inkstone::{
     CheckpointOptions, CheckpointProgress, Database, Durability, Error, Isolation, Options, Result,
     Table,
@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const WRITERS: u64 = 4;
+/// Transactions of each before a copy is begun.
+const WARM: u64 = 300;
 
 fn options(placement: PagePlacement) -> Options {
     Options {
@@ -167,10 +169,14 @@ fn beside_writers<T>(
                     }
                     write(db, tables, writer, n).unwrap();
                     acknowledged.store(n + 1, Ordering::SeqCst);
+                    if n > WARM {
+                        // Not so many that the test takes as long as they are.
+                        std::thread::sleep(std::time::Duration::from_micros(500));
+                    }
                 }
             });
         }
-        while counts().iter().any(|&n| n < 300) {
+        while counts().iter().any(|&n| n < WARM) {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let before = counts();
@@ -435,6 +441,33 @@ fn files_are_cut_while_a_copy_is_made() {
         // What waited for the copy is given back now.
         assert!(copy.shrink_table(&copy.table("t").unwrap()).is_ok());
     }
+}
+
+/// The copy of a compressed table is no larger than the table.
+#[test]
+fn a_copy_is_compressed() {
+    let vfs = SimVfs::new(3);
+    let compressed = Options {
+        page_compression: PageCompression::Lz4,
+        page_size: 16 << 10,
+        buffer_pool_size: 4 << 20,
+        ..options(PagePlacement::Placed)
+    };
+    let db = open_sim(&vfs, compressed).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    insert(&db, &table, 0..6000, &[1; 1000]).unwrap();
+    db.checkpoint_to("copy").unwrap();
+    let length = |directory: &str| {
+        let files = vfs.files().into_iter();
+        let path = Path::new(directory).join("t00000001.ink");
+        let mut found = files.filter(|file| file.ends_with(&path));
+        vfs.read_raw(&found.next().unwrap()).unwrap().len()
+    };
+    let (original, copied) = (length("db"), length("copy"));
+    assert!(copied <= original + original / 2, "{copied} of {original}");
+    let copy = open_behind_crash(&vfs, 3);
+    let all: Vec<u64> = (0..6000).collect();
+    assert_eq!(rows(&copy, &copy.table("t").unwrap()).unwrap(), all);
 }
 
 /// A small database, to be copied step by step.

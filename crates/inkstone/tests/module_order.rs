@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const ORDER: &[&str] = &[
-    "mutants", "error", "paranoid", "trace", "poison", "options", "counters", "aside", "control",
-    "log", "buffer", "store", "unlogged", "storage", "mtr", "space", "btree", "mvcc", "sort",
-    "locks", "txn", "rows", "catalog", "recovery", "database", "salvage", "typed",
+    "debug", "mutants", "error", "paranoid", "trace", "poison", "options", "counters", "aside",
+    "control", "log", "buffer", "store", "unlogged", "storage", "mtr", "space", "btree", "mvcc",
+    "sort", "locks", "txn", "rows", "catalog", "recovery", "database", "salvage", "typed",
 ];
 
 fn files(directory: &Path, found: &mut Vec<PathBuf>) {

@@ -49,6 +49,7 @@ pub use watch::{LockState, LockView, SnapshotView, TransactionView};
 
 use crate::btree::Tree;
 use crate::counters::Counters;
+use crate::debug::debug_as;
 use crate::mvcc::Isolation;
 use crate::options::{Durability, NewTable, Options, Shutdown};
 use crate::paranoid::paranoid;
@@ -97,13 +98,7 @@ pub struct Database {
     _handle: Arc<Handle>,
 }
 
-impl std::fmt::Debug for Database {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Database")
-            .field("directory", &self.directory())
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(Database, "Database", |this| "directory" = this.directory());
 
 /// What the clones of a [`Database`] share: the last one closes it, in its own thread. (A
 /// background thread that is in the middle of a round keeps `Inner` too; it is joined.)

@@ -20,6 +20,7 @@
 use super::checkpoint::Hold;
 use super::{Database, Inner};
 use crate::catalog::{CATALOG_SPACE, TableDefinition, check_name};
+use crate::debug::debug_as;
 use crate::mtr::Mtr;
 use crate::options::TableOptions;
 use crate::paranoid::paranoid;
@@ -55,13 +56,7 @@ pub struct Export {
     space: Arc<Space>,
 }
 
-impl std::fmt::Debug for Export {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Export")
-            .field("files", &self.files())
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(Export, "Export", |this| "files" = this.files());
 
 impl Export {
     /// What is to be copied: the table's file, and its place map if its pages are placed. The copy

@@ -6,6 +6,7 @@
 
 use crate::btree::{ReadAhead, Target, Tree};
 use crate::counters::Counter;
+use crate::debug::debug_as;
 use crate::locks::LockMode;
 use crate::mvcc::interrupt::Interrupt;
 use crate::mvcc::isolation::Isolation;
@@ -188,13 +189,7 @@ pub struct Rows<'c> {
     cursor: &'c Cursor,
 }
 
-impl std::fmt::Debug for Rows<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rows")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(Rows<'_>, "Rows", |this| "len" = this.len());
 
 impl<'c> Rows<'c> {
     /// How many.
@@ -228,13 +223,7 @@ pub struct RowsIter<'c> {
     at: usize,
 }
 
-impl std::fmt::Debug for RowsIter<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RowsIter")
-            .field("left", &self.found.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(RowsIter<'_>, "RowsIter", |this| "left" = this.found.len());
 
 impl<'c> Iterator for RowsIter<'c> {
     type Item = (&'c [u8], &'c [u8]);
@@ -292,15 +281,13 @@ pub struct Cursor {
     has_failed: bool,
 }
 
-impl std::fmt::Debug for Cursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cursor")
-            .field("space", &self.tree.space.id)
-            .field("tree", &self.tree.id)
-            .field("has_snapshot", &self.snapshot.is_some())
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(
+    Cursor,
+    "Cursor",
+    |this| "space" = this.tree.space.id,
+    "tree" = this.tree.id,
+    "has_snapshot" = this.snapshot.is_some()
+);
 
 impl Cursor {
     /// Without a snapshot: for [`Cursor::next_key`].

@@ -20,6 +20,7 @@
 
 use crate::btree::{ReadAhead, Tree};
 use crate::counters::Counter;
+use crate::debug::debug_as;
 use crate::locks::{IfTaken, LockMode, Locked, Newest, Taken};
 use crate::mvcc::isolation::Isolation;
 use crate::paranoid::paranoid;
@@ -43,15 +44,13 @@ pub struct LockingCursor<'t> {
     has_failed: bool,
 }
 
-impl std::fmt::Debug for LockingCursor<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LockingCursor")
-            .field("transaction", &self.transaction)
-            .field("scan", &self.scan)
-            .field("has_failed", &self.has_failed)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(
+    LockingCursor<'_>,
+    "LockingCursor",
+    |this| "transaction" = this.transaction,
+    "scan" = this.scan,
+    "has_failed" = this.has_failed
+);
 
 impl LockingCursor<'_> {
     /// Locks and returns the next row: key and newest value.
@@ -114,14 +113,12 @@ pub struct LockingScan {
     wanted: Option<Vec<u8>>,
 }
 
-impl std::fmt::Debug for LockingScan {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LockingScan")
-            .field("space", &self.tree.space.id)
-            .field("tree", &self.tree.id)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(
+    LockingScan,
+    "LockingScan",
+    |this| "space" = this.tree.space.id,
+    "tree" = this.tree.id
+);
 
 /// What a visit of a leaf came to.
 enum Visit<'l> {

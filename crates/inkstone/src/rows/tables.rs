@@ -1,6 +1,7 @@
 //! Handles of tables and their trees.
 
 use crate::btree::Tree;
+use crate::debug::debug_as;
 use crate::options::{PageCompression, PagePlacement, TableOptions};
 use crate::paranoid::paranoid;
 use crate::space::Space;
@@ -17,15 +18,12 @@ pub struct Table {
     pub(crate) inner: Arc<TableInner>,
 }
 
-impl std::fmt::Debug for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<_> = self.trees.iter().map(TableTree::name).collect();
-        f.debug_struct("Table")
-            .field("name", &self.name())
-            .field("trees", &names)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(
+    Table,
+    "Table",
+    |this| "name" = this.name(),
+    "trees" = this.trees.iter().map(TableTree::name).collect::<Vec<_>>()
+);
 
 /// What the trees of a table share.
 pub(crate) struct TableInner {
@@ -41,14 +39,12 @@ pub struct TableTree {
     pub(crate) table: Arc<TableInner>,
 }
 
-impl std::fmt::Debug for TableTree {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TableTree")
-            .field("table", &self.table.name)
-            .field("name", &self.name())
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(
+    TableTree,
+    "TableTree",
+    |this| "table" = this.table.name,
+    "name" = this.name()
+);
 
 /// A table (meaning its clustered tree) or one of its trees.
 pub trait TreeRef {

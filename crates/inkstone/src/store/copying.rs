@@ -52,7 +52,11 @@ impl<'s> SpaceCopy<'s> {
             copies.page_size()
         );
         let pages = source.pages();
-        let copy = copies.create(source.space(), pages, source.placement())?;
+        // The images of placed pages find room as they come: promises would take what they have
+        // without compression.
+        let initial = if source.is_placed() { 1 } else { pages };
+        let copy = copies.create(source.space(), initial, source.placement())?;
+        copy.reach_pages(pages)?;
         let page_size = spaces.page_size() as usize;
         Ok(Self {
             spaces,

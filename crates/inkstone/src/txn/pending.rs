@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::counters::Timed;
+use crate::debug::debug_as;
 use crate::log::Ticket;
 use crate::options::Durability;
 use crate::sync::Instant;
@@ -68,14 +69,12 @@ pub struct PendingCommit {
     first_polled: Option<Instant>,
 }
 
-impl std::fmt::Debug for PendingCommit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PendingCommit")
-            .field("lsn", &self.lsn)
-            .field("durability", &self.durability)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(
+    PendingCommit,
+    "PendingCommit",
+    |this| "lsn" = this.lsn,
+    "durability" = this.durability
+);
 
 impl PendingCommit {
     /// The commit whose record ends at `lsn`.

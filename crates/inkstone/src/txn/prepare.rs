@@ -1,5 +1,6 @@
 //! The first phase of a commit in two: prepared transactions, and their XIDs.
 
+use crate::debug::debug_as;
 use crate::log::Claim;
 use crate::mtr::Mtr;
 use crate::mvcc::system::TrxState;
@@ -25,13 +26,7 @@ pub struct Prepared {
     xid: Vec<u8>,
 }
 
-impl std::fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared")
-            .field("xid", &self.xid)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(Prepared, "Prepared", |this| "xid" = this.xid);
 
 impl Drop for Prepared {
     fn drop(&mut self) {

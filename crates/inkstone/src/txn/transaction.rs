@@ -23,6 +23,7 @@
 //! saved is written without it.
 
 use crate::counters::Counter;
+use crate::debug::debug_as;
 use crate::log::Claim;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
@@ -74,14 +75,12 @@ pub struct Transaction {
     lock_wait_timeout: Mutex<Duration>,
 }
 
-impl std::fmt::Debug for Transaction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transaction")
-            .field("id", &self.id())
-            .field("isolation", &self.isolation)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(
+    Transaction,
+    "Transaction",
+    |this| "id" = this.id(),
+    "isolation" = this.isolation
+);
 
 /// How long a transaction of the database's own waits for a row lock. They are all short.
 const OWN_LOCK_WAIT_TIMEOUT: Duration = Duration::from_secs(60);

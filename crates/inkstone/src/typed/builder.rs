@@ -2,6 +2,7 @@
 
 use super::table::TypedTable;
 use crate::database::Database;
+use crate::debug::debug_as;
 use crate::options::TableOptions;
 use crate::rows::{Table, TableTree};
 use crate::{Error, Result};
@@ -42,15 +43,9 @@ pub struct Builder<K, V> {
     pub(super) indexes: Vec<Index<K, V>>,
 }
 
-impl<K, V> std::fmt::Debug for Builder<K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<_> = self.indexes.iter().map(|index| &index.name).collect();
-        f.debug_struct("Builder")
-            .field("name", &self.name)
-            .field("indexes", &names)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(Builder<K, V>, "Builder", |this|
+    "name" = this.name,
+    "indexes" = this.indexes.iter().map(|index| &index.name).collect::<Vec<_>>(); K, V);
 
 impl<K: Key, V: Field> Builder<K, V> {
     /// A secondary tree on what `extract` makes of a row. Several rows may have the same.

@@ -2,6 +2,7 @@
 
 use super::decoded;
 use crate::Result;
+use crate::debug::debug_as;
 use crate::rows::{Cursor, LockingCursor, Table};
 use inkstone_format::Corrupt;
 use inkstone_format::codec::Reader;
@@ -19,13 +20,7 @@ pub struct Rows<K, V> {
     pub(super) types: PhantomData<(K, V)>,
 }
 
-impl<K, V> std::fmt::Debug for Rows<K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rows")
-            .field("table", &self.table)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(Rows<K, V>, "Rows", |this| "table" = this.table; K, V);
 
 impl<K: Field, V: Field> Iterator for Rows<K, V> {
     type Item = Result<(K, V)>;
@@ -44,13 +39,7 @@ pub struct LockedRows<'t, K, V> {
     pub(super) types: PhantomData<(K, V)>,
 }
 
-impl<K, V> std::fmt::Debug for LockedRows<'_, K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LockedRows")
-            .field("table", &self.table)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(LockedRows<'_, K, V>, "LockedRows", |this| "table" = this.table; K, V);
 
 impl<K, V> LockedRows<'_, K, V> {
     /// Gives back the lock of the row that was returned last: see
@@ -77,13 +66,7 @@ pub struct Entries<I, K> {
     pub(super) types: PhantomData<(I, K)>,
 }
 
-impl<I, K> std::fmt::Debug for Entries<I, K> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entries")
-            .field("table", &self.table)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(Entries<I, K>, "Entries", |this| "table" = this.table; I, K);
 
 impl<I: Field, K: Field> Iterator for Entries<I, K> {
     type Item = Result<(I, K)>;

@@ -5,6 +5,7 @@ use super::cursors::{Entries, LockedRows, Rows};
 use super::decoded;
 use super::ranges::{KeyRange, as_slices, prefix_bounds};
 use crate::database::Database;
+use crate::debug::debug_as;
 use crate::locks::LockMode;
 use crate::options::Durability;
 use crate::paranoid::paranoid;
@@ -29,13 +30,7 @@ pub struct TypedTable<K, V> {
     pub(super) indexes: Vec<Index<K, V>>,
 }
 
-impl<K, V> std::fmt::Debug for TypedTable<K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TypedTable")
-            .field("table", &self.table)
-            .finish_non_exhaustive()
-    }
-}
+debug_as!(TypedTable<K, V>, "TypedTable", |this| "table" = this.table; K, V);
 
 /// What a row is found by in a secondary tree: an entry for each index.
 type EntriesOfRow = Vec<(Vec<u8>, Vec<u8>)>;
