@@ -66,18 +66,6 @@ fn slowly<'p>(progress: &'p dyn Fn(CheckpointProgress)) -> CheckpointOptions<'p>
         .progress(progress)
 }
 
-/// Bytes that take as many in the log.
-fn noise(n: u64, bytes: usize) -> Vec<u8> {
-    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..bytes).map(|_| next()).collect()
-}
-
 /// Rows of 1000 bytes, five hundred in a transaction.
 fn insert_noise(db: &Database, table: &Table, numbers: std::ops::Range<u64>) {
     for first in numbers.clone().step_by(500) {

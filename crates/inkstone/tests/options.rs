@@ -164,18 +164,6 @@ fn rubbish_in_the_dump_does_no_harm() {
     db.verify_table(&table).unwrap();
 }
 
-/// Rows that do not compress in the log.
-fn noise(n: u64, length: usize) -> Vec<u8> {
-    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..length).map(|_| next()).collect()
-}
-
 fn write_log(db: &Database, table: &Table, bytes: u64) {
     let begin = status(db)["lsn_current"];
     for n in 0.. {

@@ -25,6 +25,18 @@ pub fn key(n: u64) -> [u8; 8] {
     n.to_be_bytes()
 }
 
+/// Bytes that no compression makes fewer, in the log neither.
+pub fn noise(n: u64, length: usize) -> Vec<u8> {
+    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
 /// Directory of a database on a simulated disk.
 pub fn sim_dir() -> &'static Path {
     Path::new("db")
