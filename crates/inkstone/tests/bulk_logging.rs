@@ -1,6 +1,9 @@
 //! Bulk inserts of which the log lacks rows (`bulk_logging=minimal`): nothing of them is lost that
 //! was committed, nothing stays that was not, and what others do beside them is as safe as ever.
 
+mod failure_support;
+
+use failure_support::noise;
 use inkstone::internals::counters::Counter;
 use inkstone::internals::options::{BulkLogging, PagePlacement};
 use inkstone::{Database, Durability, Error, Isolation, Options, Table, Transaction};
@@ -40,14 +43,7 @@ fn key(n: u64) -> Vec<u8> {
 
 /// A value that no compression makes smaller.
 fn value(n: u64) -> Vec<u8> {
-    let mut state = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..ROW_BYTES - 8).map(|_| next()).collect()
+    noise(n, ROW_BYTES as usize - 8)
 }
 
 fn load(txn: &Transaction, table: &Table, numbers: impl Iterator<Item = u64>) {
