@@ -4,8 +4,12 @@
 //! stands before an initialisation of the page is dropped at once.
 //!
 //! Records stand as bytes, one behind the other, in pieces of memory that are never moved, with a
-//! reference to the next one of their page: adding one allocates nothing. Records are made of them
-//! one by one, when they are applied.
+//! reference to the one before of their page: adding one allocates nothing. Records are made of
+//! them one by one, when they are applied.
+//!
+//! Where the pages are many, neither a page's entry nor the record before is in a near cache, and
+//! waiting for memory is most of the work. So some changes are joined to their pages together, and
+//! the chains of some pages are followed together: then the processor waits for several at once.
 //!
 //! When memory is used up they go to a file (`spill.rs`), page by page; what stays is where the
 //! changes of each page are. A page whose changes are many is not read of the file again at once:
@@ -71,9 +75,24 @@ pub(super) struct PageIndex {
     pages: HashMap<PageId, u32, IdHash>,
     batch: PageBatch,
     bytes: usize,
-    /// The page of the last change, and its number.
+    /// The last changes, which are not joined to their pages.
+    pending: Vec<Pending>,
+    /// The page of the last change that was joined, and its number.
     last: Option<(PageId, u32)>,
 }
+
+/// A change that is in memory, and not joined to its page.
+#[derive(Clone, Copy)]
+struct Pending {
+    page: PageId,
+    place: Place,
+    initialises: bool,
+    at: Reference,
+    bytes: u32,
+}
+
+/// Changes that are joined to their pages together, and pages whose chains are followed together.
+const TOGETHER: usize = 32;
 
 /// The changes of pages.
 #[derive(Default)]
@@ -82,6 +101,8 @@ pub(super) struct PageBatch {
     pieces: Vec<Vec<u8>>,
     /// The piece with room for more.
     open: Option<u32>,
+    /// Pieces to be used again.
+    spare: Vec<Vec<u8>>,
     /// Where earlier changes are.
     file: Option<SpillFile>,
 }
@@ -90,9 +111,9 @@ pub(super) struct PageBatch {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageChanges {
     pub page: PageId,
-    first: Reference,
+    /// The last one that is in memory.
     last: Reference,
-    /// Those before `first` that are in the file.
+    /// Those before the ones in memory that are in the file.
     spilled: PartNumber,
     /// What they take in the index, or would.
     pub bytes: u64,
@@ -103,7 +124,6 @@ impl PageChanges {
     fn none(page: PageId) -> Self {
         Self {
             page,
-            first: NONE,
             last: NONE,
             spilled: NO_PART,
             bytes: 0,
@@ -116,7 +136,7 @@ impl PageChanges {
     }
 
     fn is_empty(&self) -> bool {
-        self.first == NONE && self.spilled == NO_PART
+        self.last == NONE && self.spilled == NO_PART
     }
 
     /// Where the changes begin and end, and whether they need nothing of the page.
@@ -132,7 +152,7 @@ struct Reference {
     offset: u32,
 }
 
-/// There is no next change.
+/// There is no change before.
 const NONE: Reference = Reference {
     piece: u32::MAX,
     offset: u32::MAX,
@@ -140,7 +160,7 @@ const NONE: Reference = Reference {
 
 /// Bytes of a piece, but for a change that alone has a fourth of that: it has a piece of its own.
 const PIECE: usize = 1 << 20;
-/// Bytes before a record: piece and offset of the next change, start, end, length.
+/// Bytes before a record: piece and offset of the change before, start, end, length.
 const HEAD: usize = 4 + 4 + 8 + 8 + 4;
 /// Bytes for a page's entry in the index, about.
 const PAGE_BYTES: usize = 200;
@@ -153,44 +173,77 @@ const PAGE_READ_MIN: usize = 256 << 10;
 
 impl PageIndex {
     /// Adds a page's next change: the bytes of its record, and whether they initialise the page.
-    pub fn push(&mut self, page: PageId, mut place: Place, initialises: bool, record: &[u8]) {
-        let number = self.page(page);
-        self.check(number, place, record);
-        let mut changes = self.batch.pages[number as usize];
-        if initialises && !changes.is_empty() {
+    pub fn push(&mut self, page: PageId, place: Place, initialises: bool, record: &[u8]) {
+        let at = self.batch.add(place, record);
+        let bytes = (HEAD + record.len()) as u32;
+        self.bytes += bytes as usize;
+        self.pending.push(Pending {
+            page,
+            place,
+            initialises,
+            at,
+            bytes,
+        });
+        if self.pending.len() >= TOGETHER {
+            self.join();
+        }
+    }
+
+    /// Joins the last changes to their pages.
+    fn join(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        let mut numbers = [0; TOGETHER];
+        for (number, change) in numbers.iter_mut().zip(&pending) {
+            *number = self.page(change.page);
+        }
+        // The entries are read here, so that they are near when they are needed one by one.
+        let pages = &self.batch.pages;
+        let near = numbers.iter().map(|&number| pages.get(number as usize));
+        let near = near.map(|page| page.map_or(0, |page| page.bytes ^ page.span.end.0));
+        std::hint::black_box(near.fold(0, |all, one| all ^ one));
+        for (&number, change) in numbers.iter().zip(&pending) {
+            self.join_one(number, change);
+        }
+        self.pending = pending;
+        self.pending.clear();
+    }
+
+    fn join_one(&mut self, number: u32, change: &Pending) {
+        let (mut start, end) = (change.place.start, change.place.end);
+        self.check(number, change);
+        let before = self.batch.pages[number as usize];
+        let mut changes = before;
+        if change.initialises && !before.is_empty() {
             // The disk lacks what is dropped, too: until it has the page, the checkpoint must stay
             // before that, or the next recovery would find a part of it and no page that it fits.
-            place.start = changes.span.start;
+            start = before.span.start;
+            self.batch.set_start(change.at, start);
         }
-        let bytes = HEAD + record.len();
-        self.bytes += bytes;
-        let at = self.batch.add(place, record);
-        if changes.is_empty() || initialises {
-            changes = PageChanges::none(page);
-            changes.span.start = place.start;
-            changes.span.initialises = initialises;
+        if before.is_empty() || change.initialises {
+            changes = PageChanges::none(change.page);
+            changes.span.start = start;
+            changes.span.initialises = change.initialises;
         }
-        if changes.first == NONE {
-            changes.first = at;
-        } else {
-            self.batch.set_next(changes.last, at);
-        }
-        changes.last = at;
-        changes.span.end = place.end;
-        changes.bytes += bytes as u64;
+        self.batch.set_previous(change.at, changes.last);
+        changes.last = change.at;
+        changes.span.end = end;
+        changes.bytes += u64::from(change.bytes);
         self.batch.pages[number as usize] = changes;
     }
 
-    fn check(&self, number: u32, place: Place, record: &[u8]) {
-        let changes = self.batch.pages[number as usize];
-        let page = changes.page;
-        let (start, end) = (place.start, place.end);
+    fn check(&self, number: u32, change: &Pending) {
+        let before = self.batch.pages[number as usize];
+        let (page, start, end) = (before.page, change.place.start, change.place.end);
         paranoid!(
-            decode_one(record).is_ok_and(|record| record.page() == Some(page)) && start < end,
-            "a change from LSN {start} to {end} of page {page}: {record:02x?}"
+            self.batch
+                .change(change.at)
+                .record()
+                .is_ok_and(|record| record.page() == Some(page))
+                && start < end,
+            "a change from LSN {start} to {end} of page {page} is of another page"
         );
         paranoid!(
-            changes.span.end <= end,
+            before.span.end <= end,
             "a change of page {page} to LSN {end} behind a later one"
         );
     }
@@ -218,7 +271,9 @@ impl PageIndex {
 
     /// Empties it: the pages in order, so that they are read in order.
     pub fn take(&mut self) -> PageBatch {
+        self.join();
         let mut batch = std::mem::take(self).batch;
+        batch.spare.clear();
         batch.pages.sort_unstable_by_key(|changes| changes.page);
         paranoid!(
             batch.pages.iter().all(|changes| !changes.is_empty()),
@@ -233,6 +288,7 @@ impl PageIndex {
     /// `None` if that would not do, as too much memory would be taken by the pages, or by the
     /// changes of one when they are read again. After that, and after an error, it is as it was.
     pub fn spill(&mut self, directory: &Arc<dyn Directory>, memory: usize) -> Result<Option<u64>> {
+        self.join();
         let batch = &mut self.batch;
         let parts = batch.file.as_ref().map_or(0, SpillFile::parts) + batch.pages.len();
         let kept = batch.pages.len() * PAGE_BYTES + parts * PART_BYTES;
@@ -250,9 +306,10 @@ impl PageIndex {
         let (parts, bytes) = spilled?;
         for (number, part) in parts {
             let page = &mut batch.pages[number];
-            (page.first, page.last, page.spilled) = (NONE, NONE, part);
+            (page.last, page.spilled) = (NONE, part);
         }
-        batch.pieces.clear();
+        let pieces = batch.pieces.drain(..);
+        batch.spare = pieces.filter(|piece| piece.capacity() == PIECE).collect();
         batch.open = None;
         let parts = batch.file.as_ref().map_or(0, SpillFile::parts);
         self.bytes = batch.pages.len() * PAGE_BYTES + parts * PART_BYTES;
@@ -270,15 +327,18 @@ impl PageBatch {
     /// part; and how many bytes.
     fn spill_to(&self, file: &mut SpillFile) -> Result<(Vec<(usize, PartNumber)>, u64)> {
         let mut pages: Vec<usize> = (0..self.pages.len())
-            .filter(|&number| self.pages[number].first != NONE)
+            .filter(|&number| self.pages[number].last != NONE)
             .collect();
         // Neighbours are read after one another.
         pages.sort_unstable_by_key(|&number| self.pages[number].page);
         let mut append = file.append();
         let mut parts = Vec::with_capacity(pages.len());
-        for number in pages {
-            let page = self.pages[number];
-            parts.push((number, append.part(page.spilled, self.gathered(page))?));
+        for numbers in pages.chunks(TOGETHER) {
+            let chains = self.chains(numbers.iter().map(|&number| self.pages[number].last));
+            for (&number, chain) in numbers.iter().zip(&chains) {
+                let changes = chain.iter().rev().map(|&at| self.change(at));
+                parts.push((number, append.part(self.pages[number].spilled, changes)?));
+            }
         }
         Ok((parts, append.finish()?))
     }
@@ -313,17 +373,26 @@ impl PageBatch {
 
     /// Those that are in memory.
     fn gathered(&self, page: PageChanges) -> impl Iterator<Item = Change<'_>> + Clone {
-        let mut at = page.first;
-        std::iter::from_fn(move || {
-            if at == NONE {
-                return None;
-            }
-            let (next, Place { start, end }, record) = self.head(at);
-            at = next;
-            Some(Change { start, end, record })
-        })
+        let chain = self.chains(std::iter::once(page.last)).swap_remove(0);
+        chain.into_iter().rev().map(|at| self.change(at))
     }
 
+    /// For each of these changes itself and those before it of its page, the last one first.
+    fn chains(&self, from: impl Iterator<Item = Reference>) -> Vec<Vec<Reference>> {
+        let mut heads: Vec<Reference> = from.collect();
+        let mut chains = vec![Vec::new(); heads.len()];
+        while heads.iter().any(|&head| head != NONE) {
+            for (head, chain) in heads.iter_mut().zip(&mut chains) {
+                if *head != NONE {
+                    chain.push(*head);
+                    *head = self.previous(*head);
+                }
+            }
+        }
+        chains
+    }
+
+    /// Adds a change, which is joined to its page later.
     fn add(&mut self, place: Place, record: &[u8]) -> Reference {
         let number = self.piece(HEAD + record.len());
         let piece = &mut self.pieces[number as usize];
@@ -357,33 +426,56 @@ impl PageBatch {
         if needed > PIECE / 4 {
             self.pieces.push(Vec::with_capacity(needed));
         } else {
-            self.pieces.push(Vec::with_capacity(PIECE));
+            let mut piece = self.spare.pop();
+            piece.iter_mut().for_each(Vec::clear);
+            let new = || Vec::with_capacity(PIECE);
+            self.pieces.push(piece.unwrap_or_else(new));
             self.open = Some(number);
         }
         number
     }
 
-    fn set_next(&mut self, of: Reference, next: Reference) {
-        paranoid!(self.head(of).0 == NONE, "a change has two next ones");
+    fn set_previous(&mut self, of: Reference, previous: Reference) {
+        paranoid!(self.previous(of) == NONE, "a change has two before it");
         let at = of.offset as usize;
         let head = &mut self.pieces[of.piece as usize][at..at + 8];
-        head[..4].copy_from_slice(&next.piece.to_le_bytes());
-        head[4..].copy_from_slice(&next.offset.to_le_bytes());
+        head[..4].copy_from_slice(&previous.piece.to_le_bytes());
+        head[4..].copy_from_slice(&previous.offset.to_le_bytes());
     }
 
-    /// The next change, where this one stands in the log, and its record.
-    fn head(&self, at: Reference) -> (Reference, Place, &[u8]) {
-        let bytes = &self.pieces[at.piece as usize][at.offset as usize..];
-        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let next = Reference {
-            piece: word(0),
-            offset: word(4),
-        };
-        let place = Place {
-            start: Lsn(long(8)),
-            end: Lsn(long(16)),
-        };
-        (next, place, &bytes[HEAD..HEAD + word(24) as usize])
+    fn set_start(&mut self, of: Reference, start: Lsn) {
+        let at = of.offset as usize + 8;
+        self.pieces[of.piece as usize][at..at + 8].copy_from_slice(&start.0.to_le_bytes());
     }
+
+    fn from(&self, at: Reference) -> &[u8] {
+        &self.pieces[at.piece as usize][at.offset as usize..]
+    }
+
+    /// The change before this one of its page.
+    fn previous(&self, at: Reference) -> Reference {
+        let bytes = self.from(at);
+        Reference {
+            piece: word(bytes, 0),
+            offset: word(bytes, 4),
+        }
+    }
+
+    /// Where this one stands in the log, and its record.
+    fn change(&self, at: Reference) -> Change<'_> {
+        let bytes = self.from(at);
+        let place = Place {
+            start: Lsn(long(bytes, 8)),
+            end: Lsn(long(bytes, 16)),
+        };
+        Change::new(place, &bytes[HEAD..HEAD + word(bytes, 24) as usize])
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
