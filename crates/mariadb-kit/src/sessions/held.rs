@@ -99,6 +99,11 @@ impl Holders {
         sessions.iter().flat_map(of_session).collect()
     }
 
+    /// Whether reads of this session's transaction take locks.
+    pub fn is_serializable(&self, session: usize) -> bool {
+        self.sessions[session - 1].level == Level::Serializable
+    }
+
     /// Whether a statement of this session gives back rows that it has read and does not want.
     pub fn unlocks(&self, session: usize) -> bool {
         self.sessions[session - 1].level <= Level::ReadCommitted
