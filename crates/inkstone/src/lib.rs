@@ -158,9 +158,10 @@ pub use btree::{RangeEstimates, TreeReport};
 pub use catalog::{Reference, ReferenceAction};
 pub use counters::{DurationBucket, DurationSummary};
 pub use database::{
-    ChangeTracker, ChangedRows, CheckpointOptions, CheckpointProgress, CheckpointReport, Database,
-    Export, LeftOut, LockState, LockView, Metric, OpenReport, Recovered, SnapshotView, TableReport,
-    TableStatistics, TransactOptions, TransactionView, TreeEstimates,
+    ChangeTracker, ChangedRows, CheckpointOptions, CheckpointProgress, CheckpointReport,
+    CompactOptions, CompactReport, Database, Export, LeftOut, LockState, LockView, Metric,
+    OpenReport, Recovered, SnapshotView, TableReport, TableStatistics, TransactOptions,
+    TransactionView, TreeEstimates,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use inkstone_format::{Corrupt, Lsn, PageId, TrxId};

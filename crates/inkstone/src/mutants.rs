@@ -185,6 +185,10 @@ mutants! {
         "the victim of a deadlock is not told";
     PageLeaked, "page-leaked", Sim, 60,
         "a freed page stays allocated in the space map";
+    MovedPageNotFound, "moved-page-not-found", Profile("compactions"), 120,
+        "the parent of a page that moves goes on naming the page that it leaves";
+    MovedPageKept, "moved-page-kept", Profile("compactions"), 120,
+        "a page that moves stays allocated where it was";
     LatchReleasedEarly, "latch-released-early", Sim, 120,
         "a page's latch is let go of between a change and the page's LSN";
     PageUnchecked, "page-unchecked", Faults("damage"), 60,

@@ -62,6 +62,7 @@ const OF_THE_DATABASE: &[Call] = &[
     ("verify_table", |db, _, t| db.verify_table(t).map(drop)),
     ("export_table", |db, _, t| db.export_table(t).map(drop)),
     ("shrink_table", |db, _, t| db.shrink_table(t).map(drop)),
+    ("compact_table", |db, _, t| db.compact_table(t).map(drop)),
     ("complete_tree", |db, _, t| db.complete_tree(t)),
     ("wait_for_prepared", |db, _, t| {
         db.wait_for_prepared(t, Duration::from_millis(1), None)

@@ -186,6 +186,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
     ("buffer_evictions", ""),
     ("leaf_splits", ""),
     ("page_merges", ""),
+    (
+        "pages_moved",
+        "a compaction moved a page of a tree nearer to the beginning of its file",
+    ),
     ("rows_purged", ""),
     ("log_segments_recycled", ""),
     ("doublewrite_skipped", ""),

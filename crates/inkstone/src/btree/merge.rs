@@ -72,7 +72,7 @@ impl Merges<'_> {
                 paranoid!(
                     level < u8::MAX,
                     "a node of level {level} was merged under the root {}",
-                    self.tree.root
+                    self.tree.root()
                 );
             } else if !self.is_only_child(level)? {
                 return Ok(inner);
@@ -328,7 +328,7 @@ impl Tree {
     /// level at each call.
     fn shrink_root(&self) -> Result<Attempt<()>> {
         let only_child = {
-            let root = self.storage.pool.shared(self.root)?;
+            let root = self.root_shared()?;
             let node = TreePage(&root);
             if node.is_leaf() || node.count() != 1 {
                 return Ok(Attempt::Nothing);
@@ -343,9 +343,13 @@ impl Tree {
         let Some(map) = self.space.latch_map_if_any(&mut mtr, only_child.page)? else {
             return Ok(Attempt::Nothing);
         };
-        let Some(root) = self.storage.pool.exclusive_if_resident(self.root) else {
-            return Ok(Attempt::Again(Some(self.root)));
+        let root_id = self.root();
+        let Some(root) = self.storage.pool.exclusive_if_resident(root_id) else {
+            return Ok(Attempt::Again(Some(root_id)));
         };
+        if self.root() != root_id {
+            return Ok(Attempt::Again(None));
+        }
         let node = TreePage(&root);
         if node.is_leaf() || node.count() != 1 || node.child(0) != only_child.page {
             return Ok(Attempt::Again(None));
@@ -389,7 +393,7 @@ impl Tree {
     }
 }
 
-fn fits(merged: &[u8], right: TreePage<'_>, at: usize) -> bool {
+pub(super) fn fits(merged: &[u8], right: TreePage<'_>, at: usize) -> bool {
     let mut trial = merged.to_vec();
     if right.is_leaf() {
         let keys: Vec<Vec<u8>> = (0..right.count()).map(|slot| right.key(slot)).collect();

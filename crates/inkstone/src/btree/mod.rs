@@ -1,4 +1,4 @@
-//! B+trees: rows in key order in leaves, which are found from the root, whose page never moves.
+//! B+trees: rows in key order in leaves, which are found from the root.
 //!
 //! # Promises
 //!
@@ -21,6 +21,7 @@
 //! map.
 
 mod ahead;
+mod compact;
 mod estimate;
 mod merge;
 mod racy;
@@ -31,6 +32,7 @@ mod tests;
 mod verify;
 
 pub use ahead::ReadAhead;
+pub use compact::{Moving, Packing};
 pub use estimate::RangeEstimates;
 pub use merge::Merging;
 pub use racy::Target;
@@ -43,6 +45,7 @@ use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::space::Space;
 use crate::storage::Storage;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::{Error, Result};
 use inkstone_format::header::{PAGE_TYPE_AT, PageType};
 use inkstone_format::record::Record;
@@ -58,8 +61,8 @@ pub struct Tree {
     pub space: Arc<Space>,
     /// Its number in the tablespace.
     pub id: TreeId,
-    /// Its root page.
-    pub root: PageId,
+    /// Its root page, for all handles of the tree.
+    root: Arc<AtomicU32>,
     /// Of the trees that had this number one after the other.
     generation: u32,
     storage: Storage,
@@ -68,7 +71,7 @@ pub struct Tree {
 impl Tree {
     /// The tree of a known root.
     pub fn new(space: Arc<Space>, id: TreeId, root: PageNo, storage: Storage) -> Self {
-        let (root, generation) = (space.page_id(root), space.generation(id));
+        let (root, generation) = (space.live_root(id, root), space.generation(id));
         Self {
             generation,
             space,
@@ -132,12 +135,13 @@ impl Tree {
         let header_id = space.page_id(PageNo(0));
         let mut pins = storage.pool.pins();
         pins.hold(header_id)?;
-        pins.hold(self.root)?;
+        let root_id = self.root();
+        pins.hold(root_id)?;
         let mut mtr = Mtr::new(storage);
-        let map = space.latch_map_of(&mut mtr, self.root.page)?;
+        let map = space.latch_map_of(&mut mtr, root_id.page)?;
         let header = mtr.push(storage.pool.exclusive(header_id)?);
-        let root = storage.pool.exclusive(self.root)?;
-        let page = self.check_node(self.root, &root)?;
+        let root = storage.pool.exclusive(root_id)?;
+        let page = self.check_node(root_id, &root)?;
         if page.is_leaf() && page.count() == 0 {
             let root = mtr.push(root);
             space.set_root(&mut mtr, header, self.id, PageNo(0));
@@ -162,6 +166,25 @@ impl Tree {
     /// Whether the tree was dropped since it was opened.
     pub fn is_dropped(&self) -> bool {
         self.space.is_dropped() || self.space.generation(self.id) != self.generation
+    }
+
+    /// Its root page. It moves when the tree's file is compacted: what was latched is the root if
+    /// this says so afterwards.
+    #[inline]
+    pub fn root(&self) -> PageId {
+        self.space
+            .page_id(PageNo(self.root.load(Ordering::Acquire)))
+    }
+
+    /// The root, latched shared.
+    fn root_shared(&self) -> Result<Shared<'_>> {
+        loop {
+            let root = self.root();
+            let latched = self.storage.pool.shared(root);
+            if self.root() == root {
+                return latched;
+            }
+        }
     }
 
     /// What the tree works on.
@@ -236,13 +259,13 @@ impl Tree {
         loop {
             let (page, parent) = match self.descend_resident(Target::Key(key), 0)? {
                 Descent::Missing { page, .. } => return Ok(Err(page)),
-                Descent::Root(_) => (self.root, None),
+                Descent::Root(_) => (self.root(), None),
                 Descent::Child { parent, child, .. } => (child, Some(parent)),
             };
             let Some(guard) = self.storage.pool.exclusive_if_resident(page) else {
                 return Ok(Err(page));
             };
-            if parent.is_none_or(|parent| parent.validate())
+            if parent.map_or(self.root() == page, |parent| parent.validate())
                 && self.check_node(page, &guard)?.is_leaf()
             {
                 return Ok(Ok(guard));
@@ -265,13 +288,18 @@ impl Tree {
         loop {
             match self.descend(target, 0, &mut pins)? {
                 Descent::Root(_) => {
-                    let guard = latch(self.root)?;
-                    let page = self.check_node(self.root, &guard)?;
+                    let root = self.root();
+                    let latched = latch(root);
+                    if self.root() != root {
+                        continue;
+                    }
+                    let guard = latched?;
+                    let page = self.check_node(root, &guard)?;
                     if page.is_leaf() {
                         // Scans go on from the end of what it covers.
                         if !page.low().is_empty() || page.high().is_some() {
                             let what = "a root that does not cover all keys".to_owned();
-                            return Err(self.corrupt(self.root, 40, what));
+                            return Err(self.corrupt(root, 40, what));
                         }
                         return Ok(guard);
                     }
@@ -337,7 +365,11 @@ impl Tree {
                 Descent::Missing { parent, page } => {
                     let loaded = pins.hold(page);
                     // A page that was freed meanwhile may not be readable.
-                    if parent.is_none_or(|parent| parent.validate()) {
+                    let is_there = match parent {
+                        Some(parent) => parent.validate(),
+                        None => self.root() == page,
+                    };
+                    if is_there {
                         loaded?;
                     }
                 }
@@ -349,13 +381,18 @@ impl Tree {
     /// As `descend`, but never waits for I/O or for a frame: for callers that hold a latch.
     fn descend_resident<'p>(&'p self, target: Target<'_>, level: u8) -> Result<Descent<'p>> {
         'restart: loop {
-            let Some(mut node) = self.storage.pool.optimistic_if_resident(self.root) else {
+            let root = self.root();
+            let Some(mut node) = self.storage.pool.optimistic_if_resident(root) else {
                 return Ok(Descent::Missing {
                     parent: None,
-                    page: self.root,
+                    page: root,
                 });
             };
-            let mut node_id = self.root;
+            // The root moves under its latch: what was looked at before is noticed as a change.
+            if self.root() != root {
+                continue;
+            }
+            let mut node_id = root;
             loop {
                 let racy = self.racy(&node);
                 let (node_level, page_type) = (racy.level(), racy.page_type());
@@ -366,7 +403,7 @@ impl Tree {
                 let (Some(node_level), Some(page_type)) = (node_level, page_type) else {
                     continue 'restart;
                 };
-                if node_id == self.root && node_level <= level {
+                if node_id == root && node_level <= level {
                     return Ok(Descent::Root(node));
                 }
                 if page_type != PageType::Inner as u8 || node_level <= level {
@@ -407,8 +444,8 @@ impl Tree {
 
     /// Number of levels; 1 for a tree of one leaf.
     pub fn height(&self) -> Result<u8> {
-        let root = self.storage.pool.shared(self.root)?;
-        Ok(self.check_node(self.root, &root)?.level() + 1)
+        let root = self.root_shared()?;
+        Ok(self.check_node(root.id(), &root)?.level() + 1)
     }
 }
 

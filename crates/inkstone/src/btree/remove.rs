@@ -19,7 +19,7 @@ pub type Visit<'v> = &'v mut dyn FnMut(PageId, TreePage<'_>) -> Result<()>;
 impl Tree {
     /// Visits every page that can be reached from the root, with its latch held shared.
     pub fn visit_pages(&self, visit: Visit<'_>) -> Result<()> {
-        let mut waiting = vec![self.root];
+        let mut waiting = vec![self.root()];
         while let Some(id) = waiting.pop() {
             let guard = self.storage.pool.shared(id)?;
             let page = self.check_node(id, &guard)?;
@@ -34,7 +34,7 @@ impl Tree {
 
     /// The keys of those rows of the last leaf that `which` selects.
     pub fn last_leaf_keys(&self, which: impl Fn(&Cell<'_>) -> bool) -> Result<Vec<Vec<u8>>> {
-        let leaf = self.last_leaf()?.map_or(self.root, |(_, leaf)| leaf);
+        let leaf = self.last_leaf()?.map_or(self.root(), |(_, leaf)| leaf);
         let guard = self.storage.pool.shared(leaf)?;
         let page = self.check_node(leaf, &guard)?;
         let slots = (0..page.count()).filter(|&slot| which(&page.cell(slot)));
@@ -90,7 +90,7 @@ impl Tree {
 
     /// The last leaf and its parent; `None` if the root is a leaf.
     fn last_leaf(&self) -> Result<Option<(PageId, PageId)>> {
-        let (mut parent, mut id) = (None, self.root);
+        let (mut parent, mut id) = (None, self.root());
         loop {
             let guard = self.storage.pool.shared(id)?;
             let page = self.check_node(id, &guard)?;
@@ -103,8 +103,8 @@ impl Tree {
     }
 
     fn remove_root(&self) -> Result<bool> {
-        let root = self.storage.pool.exclusive(self.root)?;
-        let count = self.check_node(self.root, &root)?.count() as u16;
+        let root = self.storage.pool.exclusive(self.root())?;
+        let count = self.check_node(self.root(), &root)?.count() as u16;
         if count > 0 {
             let mut mtr = Mtr::new(&self.storage);
             let (page, slot) = (root.id(), 0);

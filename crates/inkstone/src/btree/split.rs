@@ -187,7 +187,7 @@ impl Tree {
         rows: Rows,
     ) -> Result<()> {
         paranoid!(
-            root.id() == self.root && new.id().page == free.page,
+            root.id() == self.root() && new.id().page == free.page,
             "page {} grows as the root over page {}",
             root.id(),
             new.id()
@@ -458,7 +458,7 @@ fn middle(page: TreePage<'_>) -> usize {
 }
 
 /// The shortest key above everything left of slot `at` and not above anything right of it.
-fn separator(page: TreePage<'_>, at: usize, wanted: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn separator(page: TreePage<'_>, at: usize, wanted: &[u8]) -> Option<Vec<u8>> {
     let count = page.count();
     if !page.is_leaf() {
         return (at > 0 && at < count).then(|| page.key(at));

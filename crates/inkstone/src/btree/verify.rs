@@ -47,9 +47,12 @@ impl Tree {
             each_leaf,
             changes: self.space.changes(),
         };
-        let root = self.storage.pool.shared(self.root)?.to_vec();
-        let top = self.check_node(self.root, &root)?.level();
-        walk.node(self.root, &root, top, &(Vec::new(), None), &[])?;
+        let (id, root) = {
+            let root = self.root_shared()?;
+            (root.id(), root.to_vec())
+        };
+        let top = self.check_node(id, &root)?.level();
+        walk.node(id, &root, top, &(Vec::new(), None), &[])?;
         // Downwards: the way to a node leads through those that are checked.
         (0..top).rev().try_for_each(|level| walk.level(level))?;
         Ok(walk.report)

@@ -89,6 +89,7 @@ counters! {
     LeafSplits "leaf_splits" "Leaf pages split",
     InnerSplits "inner_splits" "Inner pages split",
     PageMerges "page_merges" "Pages merged into a neighbour",
+    PagesMoved "pages_moved" "Pages of trees moved nearer to the beginning of their file by a compaction",
     Commits "commits" "Transactions committed",
     RollbackWaits "rollback_waits" "Times that a step of a rollback waited for room in the log",
     Rollbacks "rollbacks" "Transactions rolled back, without the database's own",

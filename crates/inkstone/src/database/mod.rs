@@ -13,6 +13,7 @@
 //! | `references` | which tables refer to which |
 //! | `transfer` | tables as files: export and import |
 //! | `copying` | a copy of the database, made while it is used |
+//! | `compacting` | a table's file made as short as what is in it |
 //! | `checkpoint` | how far recovery must go back; long transactions' undo |
 //! | `background` | the threads that purge, checkpoint and warm the pool |
 //! | `inspect` | verification and statistics |
@@ -23,6 +24,7 @@ mod background;
 mod changes;
 mod checkpoint;
 mod close;
+mod compacting;
 mod copying;
 mod ddl;
 mod inspect;
@@ -39,6 +41,7 @@ mod transfer;
 mod watch;
 
 pub use changes::{ChangeTracker, ChangedRows};
+pub use compacting::{CompactOptions, CompactReport};
 pub use copying::{CheckpointOptions, CheckpointProgress, CheckpointReport};
 pub use inspect::{TableReport, TableStatistics, TreeEstimates};
 pub use opening::{LeftOut, OpenReport, Recovered};

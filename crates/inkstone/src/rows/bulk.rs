@@ -272,7 +272,7 @@ impl Transaction {
         }
         let at_end = TreePage(&leaf).high().is_none() && slot == TreePage(&leaf).count();
         if bulk.is_none() && at_end && inner.takes_bulk(rows, ahead) {
-            let is_empty = leaf.id() == tree.root && TreePage(&leaf).count() == 0;
+            let is_empty = leaf.id() == tree.root() && TreePage(&leaf).count() == 0;
             inner.bulks.push(Bulk {
                 space: tree.space.id,
                 tree: tree.id,

@@ -10,6 +10,7 @@
 //! | `change` | what a change does to a row's leaf, and what the log has of it |
 //! | `overflow` | long values |
 //! | [`purge`] | removing what no snapshot can see |
+//! | `compact` | long values nearer the beginning of their file |
 //! | `dropped` | freeing the pages of trees that were dropped |
 //!
 //! Latch order: a transaction's inner state, then pages (space map, then a tree from the top), then
@@ -18,6 +19,7 @@
 mod batch;
 mod bulk;
 mod change;
+mod compact;
 mod dropped;
 mod overflow;
 pub mod purge;

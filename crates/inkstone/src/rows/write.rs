@@ -401,18 +401,32 @@ impl Transaction {
 
     /// How the newest version of a row stands to this transaction. [`Error::WriteConflict`]: it was
     /// committed after the snapshot of a transaction that must not pass over it.
-    pub(crate) fn newest(&self, inner: &Inner, version: Option<VersionAddress>) -> Result<Newest> {
+    pub(crate) fn newest(
+        &self,
+        inner: &Inner,
+        mut version: Option<VersionAddress>,
+    ) -> Result<Newest> {
         let first_wins =
             self.isolation().first_committer_wins() && !mutants::on(Mutant::LostUpdate);
         let snapshot = inner.snapshot.as_ref().filter(|_| first_wins);
         // What has ended before is no conflict.
         let settled = snapshot.map_or(u64::MAX, |snapshot| snapshot.seq());
-        let trx = match version {
-            Some(address) => self.core.versions.trx_of(address, settled)?,
-            None => None,
-        };
-        let Some(trx) = trx else {
-            return Ok(Newest::Free);
+        let trx = loop {
+            let Some(address) = version else {
+                return Ok(Newest::Free);
+            };
+            let Some(trx) = self.core.versions.trx_of(address, settled)? else {
+                return Ok(Newest::Free);
+            };
+            let is_newer =
+                matches!(trx.settled_status(), TrxStatus::Committed(number) if number > settled);
+            if !(is_newer && trx.only_moves()) {
+                break trx;
+            }
+            // The row has the value of the version before.
+            let entry = self.core.versions.read(address)?;
+            let previous = entry.map(|entry| entry.view().previous);
+            version = previous.filter(|&previous| previous != VersionAddress(0));
         };
         if trx.id() == self.shared.state.id() {
             return Ok(Newest::Own);

@@ -40,7 +40,7 @@ const BACKGROUND_LOOKS_MAX: usize = 16;
 pub struct FreePage {
     /// The page.
     pub page: PageNo,
-    map_index: usize,
+    pub(super) map_index: usize,
 }
 
 impl Space {

@@ -21,12 +21,14 @@ use inkstone_format::{Corrupt, PageId, PageNo, SpaceId, TreeId};
 use std::sync::Arc;
 
 mod allocate;
+mod compact;
 mod complete;
 mod regions;
 mod tail;
 mod upkeep;
 
 pub use allocate::FreePage;
+pub use compact::Place;
 pub use tail::Worth;
 
 use complete::Completeness;
@@ -210,6 +212,7 @@ impl Space {
                 bytes: root.0.to_le_bytes().to_vec(),
             },
         );
+        self.note_root(tree, root);
         let noted = format::root(mtr.page(header), tree);
         paranoid!(
             noted == (root != PageNo(0)).then_some(root),

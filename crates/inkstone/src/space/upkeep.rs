@@ -1,9 +1,10 @@
 //! What a tablespace remembers of its trees that were dropped, and whether it may be tidied.
 
 use super::Space;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::{HashMap, Mutex, RwLock};
-use inkstone_format::TreeId;
+use inkstone_format::{PageNo, TreeId};
+use std::sync::Arc;
 
 #[derive(Debug, Default)]
 pub(super) struct Upkeep {
@@ -11,6 +12,8 @@ pub(super) struct Upkeep {
     any_dropped: AtomicBool,
     /// How often a tree of each number was.
     drops: Mutex<HashMap<TreeId, u32>>,
+    /// The root pages of trees that have handles, or had.
+    roots: Mutex<HashMap<TreeId, Arc<AtomicU32>>>,
     /// Shared: dropped trees stay. Exclusive: a page of one is freed. After `frozen`, before any
     /// page.
     trees: RwLock<()>,
@@ -33,6 +36,27 @@ impl Space {
     pub fn note_tree_dropped(&self, tree: TreeId) {
         *self.upkeep.drops.lock().entry(tree).or_default() += 1;
         self.upkeep.any_dropped.store(true, Ordering::Release);
+    }
+
+    /// Where the handles of a tree find its root, which is at `root` unless it is known to be
+    /// elsewhere.
+    pub fn live_root(&self, tree: TreeId, root: PageNo) -> Arc<AtomicU32> {
+        let mut roots = self.upkeep.roots.lock();
+        let known = roots.entry(tree);
+        known
+            .or_insert_with(|| Arc::new(AtomicU32::new(root.0)))
+            .clone()
+    }
+
+    /// A root is somewhere else from now on, or gone (page 0). Its page is latched exclusively, if
+    /// there was one, and so is page 0.
+    pub(super) fn note_root(&self, tree: TreeId, root: PageNo) {
+        let mut roots = self.upkeep.roots.lock();
+        if root == PageNo(0) {
+            roots.remove(&tree);
+        } else if let Some(known) = roots.get(&tree) {
+            known.store(root.0, Ordering::Release);
+        }
     }
 
     /// Has dropped trees stay as long as this is held: for estimates, which no transaction

@@ -79,6 +79,8 @@ pub struct Features {
     pub failing_statements: bool,
     /// Purge, checkpoints and page flushes at times of the driver's choosing, in percent of steps.
     pub upkeep_percent: u64,
+    /// Percent of these that are compactions of a table.
+    pub compaction_percent: u64,
     /// Long rows and large bulk inserts, so that the log comes round.
     pub heavy: bool,
     /// One client makes transactions of thousands of rows, and seldom ends them.
@@ -273,6 +275,8 @@ impl Features {
             } else {
                 Vec::new()
             },
+            // One seed of five: the others are as they were.
+            compaction_percent: if seed.is_multiple_of(5) { 30 } else { 0 },
         }
     }
 

@@ -345,6 +345,7 @@ impl Run {
             "leaf_splits",
             "inner_splits",
             "page_merges",
+            "pages_moved",
             "rows_purged",
             "version_segments_spilled",
             "milestones_taken",

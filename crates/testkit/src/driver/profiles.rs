@@ -14,6 +14,8 @@ pub enum Profile {
     SavedUndo,
     /// Loads of which the log lacks the rows.
     Loads,
+    /// Tables that are compacted again and again.
+    Compactions,
     /// Power losses amid writes of pages, on a disk that tears them.
     TornPages,
 }
@@ -40,6 +42,12 @@ impl Profile {
                 (features.giant, features.heavy) = (false, false);
                 features.bulk_loggings = vec![BulkLogging::Minimal];
                 features.spells = false;
+            }
+            Self::Compactions => {
+                (features.giant, features.heavy, features.spells) = (false, false, false);
+                (features.deletes, features.long_values) = (true, true);
+                (features.upkeep_percent, features.compaction_percent) = (10, 50);
+                features.tables_max = features.tables_max.min(2);
             }
             Self::TornPages => {
                 (features.disk, features.volatile_cache) = (Disk::Tears, true);

@@ -183,9 +183,19 @@ impl Run {
     /// What the background does, at a time of the driver's choosing.
     pub(super) fn upkeep(&mut self) -> Outcome {
         let db = self.database();
-        let choice = self.rng.below(14);
+        // Where there are none, the choice below is as it was.
+        let compacts = self.plan.features.compaction_percent;
+        let choice = if compacts > 0 && self.rng.chance(compacts) {
+            14
+        } else {
+            self.rng.below(14)
+        };
         self.trace(|| format!("upkeep {choice}"));
         let (result, durable) = match choice {
+            14 => {
+                let (_, table, _) = self.any_table();
+                (db.compact_table(&table).map(drop), false)
+            }
             0..=1 => (db.checkpoint(), true),
             2..=3 => (db.purge(), false),
             4 => (db.flush_log(), true),

@@ -81,7 +81,7 @@ impl Tree {
     /// Where in the tree a key lies (`None`: the end), from 0 to 1, taking siblings to be of equal
     /// weight; and the leaf.
     fn position(&self, key: Option<&[u8]>) -> Result<(f64, PageNo)> {
-        let (mut page, mut from, mut width) = (self.root, 0.0, 1.0);
+        let (mut page, mut from, mut width) = (self.root(), 0.0, 1.0);
         loop {
             let guard = self.storage.pool.shared(page)?;
             let node = TreePage(&guard);
@@ -107,7 +107,7 @@ impl Tree {
         const PATHS: usize = 8;
         let mut total = 0.0;
         for path in 0..PATHS {
-            let (mut page, mut product) = (self.root, 1.0);
+            let (mut page, mut product) = (self.root(), 1.0);
             loop {
                 let guard = self.storage.pool.shared(page)?;
                 let node = TreePage(&guard);
@@ -132,7 +132,7 @@ impl Tree {
     pub fn pages_by_level(&self) -> Result<Vec<u64>> {
         let height = usize::from(self.height()?);
         let mut counts = vec![0; height];
-        let mut nodes: Vec<PageId> = vec![self.root];
+        let mut nodes: Vec<PageId> = vec![self.root()];
         while let Some(id) = nodes.pop() {
             let guard = self.storage.pool.shared(id)?;
             let node = TreePage(&guard);

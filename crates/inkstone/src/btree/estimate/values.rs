@@ -29,7 +29,7 @@ impl Tree {
             beginning_of,
             draws: 0,
         };
-        let root = self.root;
+        let root = self.root();
         let is_empty = {
             let guard = self.storage.pool.shared(root)?;
             let node = TreePage(&guard);

@@ -144,6 +144,8 @@ pub struct TrxState {
     doomed: AtomicBool,
     /// Whether it waits for locks. If not, it fails where it would wait.
     is_patient: AtomicBool,
+    /// Whether it leaves the values of rows as they are: it moves long ones.
+    only_moves: AtomicBool,
     status: AtomicU64,
     /// Changes, and those of rows; four bytes each, as a few of these are kept for long. They stop
     /// at the greatest number.
@@ -190,6 +192,7 @@ impl TrxState {
             slot,
             doomed: AtomicBool::new(false),
             is_patient: AtomicBool::new(true),
+            only_moves: AtomicBool::new(false),
             status: AtomicU64::new(encode(status)),
             weight: AtomicU32::new(0),
             rows: AtomicU32::new(0),
@@ -341,6 +344,22 @@ impl TrxState {
 
     pub(crate) fn set_patient(&self, is_patient: bool) {
         self.is_patient.store(is_patient, Ordering::Relaxed);
+    }
+
+    /// Whether rows that it has updated have the values that they had: no other transaction's
+    /// update is lost under its own.
+    pub fn only_moves(&self) -> bool {
+        self.only_moves.load(Ordering::Relaxed)
+    }
+
+    /// It will update rows to what they are, and write nothing else.
+    pub(crate) fn set_only_moves(&self) {
+        paranoid!(
+            self.first_lsn().is_none(),
+            "{:?} has written, and is to move rows alone",
+            self.id
+        );
+        self.only_moves.store(true, Ordering::Relaxed);
     }
 
     /// Start LSN of its first log record; `None` while it has written nothing.
