@@ -3,7 +3,10 @@
 mod failure_support;
 
 use failure_support::*;
-use inkstone::{CompactOptions, Database, Error, Isolation, Options, Table};
+use inkstone::{
+    CompactOptions, Database, Durability, Error, Isolation, Options, PageCompression,
+    PagePlacement, Table, TableOptions,
+};
 use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -301,4 +304,36 @@ fn pages_move_over_regions() {
     let table = db.table("t").unwrap();
     assert!(all_rows(&db, &table) == expected);
     db.verify_table(&table).unwrap();
+}
+
+/// Of a placed table, too, the file's bytes go back.
+#[test]
+fn a_placed_table_is_compacted() {
+    for compression in [PageCompression::None, PageCompression::Lz4] {
+        let vfs = SimVfs::new(10);
+        let db = open_sim(&vfs, small()).unwrap();
+        let placed = TableOptions::new()
+            .page_placement(PagePlacement::Placed)
+            .page_compression(compression);
+        let table = db.create_table_with("t", &[], &placed).unwrap();
+        for n in 0..40_000 {
+            let txn = db.begin(Isolation::ReadCommitted).unwrap();
+            txn.insert(&table, &key(n), &noise(n, 300)).unwrap();
+            txn.commit_with(Durability::Lazy).unwrap();
+        }
+        db.shrink_table(&table).unwrap();
+        let before = file_bytes(&db, &table);
+        prune(&db, &table, 0..40_000);
+        let expected = all_rows(&db, &table);
+        let report = db.compact_table(&table).unwrap();
+        eprintln!("{before} {report:?}");
+        assert!(report.bytes_after < before / 4, "{before} {report:?}");
+        assert!(all_rows(&db, &table) == expected);
+        db.verify_table(&table).unwrap();
+        drop((table, db));
+        let db = open_sim(&vfs.crash(1), small()).unwrap();
+        let table = db.table("t").unwrap();
+        assert!(all_rows(&db, &table) == expected);
+        db.verify_table(&table).unwrap();
+    }
 }

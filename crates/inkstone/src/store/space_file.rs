@@ -503,6 +503,16 @@ impl SpaceFile {
         }
     }
 
+    /// Moves some of the last images of a placed tablespace to free units before them, of which so
+    /// many pages are dirty at most. How many bytes moved.
+    pub(crate) fn gather_places(&self, dirty: usize) -> Result<u64> {
+        let gathered = self.placed.as_ref().map(|placed| placed.gather(dirty));
+        match gathered {
+            Some(Err(_)) if self.is_removed() => Ok(0),
+            gathered => gathered.unwrap_or(Ok(0)),
+        }
+    }
+
     /// Whether something was done to the file that no sync has covered.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.file.is_unsynced()

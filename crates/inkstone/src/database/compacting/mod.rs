@@ -7,6 +7,9 @@
 //!    ones when no snapshot needs them.
 //! 4. The free end is cut behind a checkpoint (`space/tail.rs`).
 //!
+//! 5. Of a placed table the last images move to free units before them
+//!    (`store/placed/gathering.rs`), and the free end of these is cut.
+//!
 //! The second to the fourth are repeated while they gain something: others allocate meanwhile. Each
 //! step is a mini-transaction, or a transaction of one row, and holds nothing afterwards; a crash
 //! between two of them leaves a right tree. Each step holds off exports (`Space::tidy`), and the
@@ -196,7 +199,32 @@ impl<'d> Compaction<'d> {
                 break;
             }
         }
+        if self.space.file().is_placed() {
+            return self.gather();
+        }
         Ok(GO_ON)
+    }
+
+    /// Moves the images of a placed table together.
+    fn gather(&mut self) -> Flow {
+        let pool = &self.inner().core.storage.pool;
+        // What is dirty is written first: it needs units, and leaves others.
+        self.database.checkpoint()?;
+        loop {
+            if self.step()?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let Some(_tidy) = self.space.tidy() else {
+                return Err(Error::TransactionState("not alone: the table is exported"));
+            };
+            let dirty = pool.dirty_pages_of(self.space.id);
+            let bytes = self.space.file().gather_places(dirty)?;
+            self.moved += bytes;
+            if bytes == 0 {
+                self.space.file().settle_places(dirty)?;
+                return Ok(GO_ON);
+            }
+        }
     }
 
     /// Before each step, with nothing latched: whether to go on, and not too fast.

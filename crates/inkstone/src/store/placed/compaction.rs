@@ -26,12 +26,12 @@ use inkstone_format::{PageId, PageNo};
 use inkstone_io::AlignedBuffer;
 
 /// An image that moves, unchanged.
-struct Move {
-    page: PageNo,
-    from: Place,
-    to: Place,
+pub(super) struct Move {
+    pub page: PageNo,
+    pub from: Place,
+    pub to: Place,
     /// Free units that it was apart from the one before: kept for the hole.
-    gap: Extent,
+    pub gap: Extent,
 }
 
 impl PlacedPages {
@@ -72,7 +72,7 @@ impl PlacedPages {
     }
 
     /// Copies images, and says in memory where they are.
-    fn make(&self, moves: &[Move]) -> Result<()> {
+    pub(super) fn make(&self, moves: &[Move]) -> Result<()> {
         let copied = moves.iter().try_for_each(|of| self.copy(of));
         self.is_unsynced.store(true, Ordering::Release);
         let mut state = self.state.lock();

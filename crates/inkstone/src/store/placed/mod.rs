@@ -57,6 +57,7 @@
 
 mod attempts;
 mod compaction;
+mod gathering;
 mod map_file;
 mod promise;
 mod settling;

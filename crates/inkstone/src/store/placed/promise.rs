@@ -273,14 +273,19 @@ impl PlacedPages {
         Ok(())
     }
 
+    /// Units that no page has, and that are promised to none, while so many pages are dirty.
+    pub(super) fn spare(&self, state: &State, dirty: usize) -> u32 {
+        let longer = self.longer_by(dirty.min(state.promised as usize));
+        let owed = self.owed(state, state.promised).saturating_add(longer);
+        state.available().saturating_sub(owed)
+    }
+
     /// How many units the file is to have, if it is to have fewer.
     fn cut_units(&self, dirty: usize) -> Option<u32> {
         let mut state = self.state.lock();
         state.units.place_hole();
         let (count, end) = (state.units.count(), state.units.free_at_end());
-        let longer = self.longer_by(dirty.min(state.promised as usize));
-        let owed = self.owed(&state, state.promised).saturating_add(longer);
-        let spare = state.available().saturating_sub(owed);
+        let spare = self.spare(&state, dirty);
         let cut = end.saturating_sub(growth(count)).min(spare);
         if cut < CUT_UNITS_MIN || cut < count / CUT_PARTS {
             return None;

@@ -322,6 +322,18 @@ impl Units {
         Some(extent)
     }
 
+    /// Takes the first units side by side of those before `end`.
+    pub fn take_before(&mut self, length: u32, end: u32) -> Option<Extent> {
+        let start = self.find(0, end.min(self.count), length)?;
+        let extent = Extent { start, length };
+        paranoid!(
+            extent.end() <= end,
+            "units of {extent:?} are taken before {end}"
+        );
+        self.set(extent);
+        Some(extent)
+    }
+
     /// The first of `length` free units side by side, from `from` on and before `end`.
     fn find(&self, from: u32, end: u32, length: u32) -> Option<u32> {
         paranoid!(
