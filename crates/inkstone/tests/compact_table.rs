@@ -10,6 +10,7 @@ use inkstone::{
 use inkstone_io::sim::SimVfs;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -204,6 +205,84 @@ fn a_crash_at_every_step_of_a_compaction() {
         found.split_off(&key(5_000)[..]);
         assert!(found == expected, "crash at {at}: {} rows", found.len());
     }
+}
+
+/// Figures, of a release build: `cargo test --release -p inkstone --test compact_table -- --ignored
+/// --nocapture`.
+#[test]
+#[ignore = "takes a minute, and asserts nothing about speed"]
+fn figures() {
+    const ROWS: u64 = 1_000_000;
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options {
+        buffer_pool_size: 512 << 20,
+        log_file_size: 256 << 20,
+        ..Options::default()
+    };
+    let db = Database::open(directory.path(), options).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    for from in (0..ROWS).step_by(10_000) {
+        insert(&db, &table, from..from + 10_000, &noise(from, 200)).unwrap();
+    }
+    db.shrink_table(&table).unwrap();
+    let before = file_bytes(&db, &table);
+    let begin = Instant::now();
+    for from in (0..ROWS).step_by(10_000) {
+        prune(&db, &table, from..from + 10_000);
+    }
+    println!("{before} bytes; pruned in {:?}", begin.elapsed());
+    let begin = Instant::now();
+    (0..8).for_each(|_| db.purge().unwrap());
+    println!("purged in {:?}", begin.elapsed());
+    db.shrink_table(&table).unwrap();
+    println!("{} bytes before the compaction", file_bytes(&db, &table));
+    let (over, reads, writes) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut n = 0;
+            while !over.load(Ordering::Relaxed) {
+                n = (n + 7_919 * 10) % ROWS;
+                let txn = db.begin(Isolation::ReadCommitted).unwrap();
+                assert!(txn.get(&table, &key(n)).unwrap().is_some(), "row {n}");
+                reads.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        scope.spawn(|| {
+            let mut n = 0;
+            while !over.load(Ordering::Relaxed) {
+                n = (n + 7_907 * 10) % ROWS;
+                let txn = db.begin(Isolation::ReadCommitted).unwrap();
+                txn.update(&table, &key(n), &noise(n, 200)).unwrap();
+                txn.commit_with(Durability::Lazy).unwrap();
+                writes.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let rates = |what: &str, work: &dyn Fn()| {
+            let before = (
+                reads.load(Ordering::Relaxed),
+                writes.load(Ordering::Relaxed),
+            );
+            let begin = Instant::now();
+            work();
+            let seconds = begin.elapsed().as_secs_f64();
+            let each = |count: &AtomicU64, before| {
+                (count.load(Ordering::Relaxed) - before) as f64 / seconds
+            };
+            println!(
+                "{what}: {seconds:.2} s, {:.0} reads and {:.0} updates a second",
+                each(&reads, before.0),
+                each(&writes, before.1)
+            );
+        };
+        rates("alone", &|| std::thread::sleep(Duration::from_secs(3)));
+        rates("beside it", &|| {
+            println!("{:?}", db.compact_table(&table).unwrap());
+        });
+        rates("alone", &|| std::thread::sleep(Duration::from_secs(3)));
+        over.store(true, Ordering::Relaxed);
+    });
+    println!("{:?}", db.compact_table(&table).unwrap());
+    db.verify_table(&table).unwrap();
 }
 
 /// It ends when it is told to, at its speed, and not where it may not work.

@@ -4,7 +4,7 @@
 //! # Promises
 //! 1. A node that has moved is found at its new page by every search, and its old page is free: one
 //!    mini-transaction changes both and the parent. Tested by
-//!    `a_crash_at_every_step_of_a_compaction`, and by the simulator (`moved-page-not-found`).
+//!    `a_crash_at_every_step_of_a_compaction`. Tested by the simulator (`moved-page-not-found`).
 //! 2. Neighbours that are packed have the rows that they had, and meet at a fence that their parent
 //!    has. Tested by `what_is_pruned_goes_back_beside_readers_and_writers`.
 //!

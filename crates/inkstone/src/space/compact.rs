@@ -36,6 +36,11 @@ impl Space {
             let map = self.storage.pool.shared(self.map_id(region))?;
             let last = (SYSTEM_PAGES..behind).rev().find(|&n| bit(&map, n));
             if let Some(last) = last {
+                paranoid!(
+                    start + last < end.0,
+                    "page {} lies before page {end}",
+                    start + last
+                );
                 return Ok(Some(PageNo(start + last)));
             }
         }

@@ -1,6 +1,7 @@
 //! What a tablespace remembers of its trees that were dropped, and whether it may be tidied.
 
-use super::Space;
+use super::{SYSTEM_PAGES, Space};
+use crate::paranoid::paranoid;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::{HashMap, Mutex, RwLock};
 use inkstone_format::{PageNo, TreeId};
@@ -51,6 +52,10 @@ impl Space {
     /// A root is somewhere else from now on, or gone (page 0). Its page is latched exclusively, if
     /// there was one, and so is page 0.
     pub(super) fn note_root(&self, tree: TreeId, root: PageNo) {
+        paranoid!(
+            root == PageNo(0) || root.0 >= SYSTEM_PAGES,
+            "the root of tree {tree} goes to page {root}"
+        );
         let mut roots = self.upkeep.roots.lock();
         if root == PageNo(0) {
             roots.remove(&tree);

@@ -24,7 +24,7 @@ use super::{Database, Inner};
 use crate::btree::{Moving, Packing, Tree};
 use crate::paranoid::paranoid;
 use crate::rows::{Table, TreeRef, purge};
-use crate::space::Space;
+use crate::space::{SYSTEM_PAGES, Space};
 use crate::sync::{Instant, thread};
 use crate::{Error, Result};
 use inkstone_format::header::{PageType, page_type};
@@ -324,7 +324,13 @@ impl<'d> Compaction<'d> {
     /// Where the file could end: so many pages are in use.
     fn limit(&self) -> Result<PageNo> {
         let _shape = self.space.keep_shape();
-        Ok(PageNo(self.space.allocated_pages()? as u32))
+        let pages = self.space.allocated_pages()? as u32;
+        paranoid!(
+            pages >= SYSTEM_PAGES && pages <= self.space.file().pages(),
+            "{pages} pages are in use of a file of {}",
+            self.space.file().pages()
+        );
+        Ok(PageNo(pages))
     }
 
     /// Moves pages of trees that lie at `limit` or behind, from the last one on. `long`: whether
@@ -332,6 +338,7 @@ impl<'d> Compaction<'d> {
     fn move_pages(&mut self, limit: PageNo, long: &mut bool) -> Flow {
         let mut end = PageNo(u32::MAX);
         while let Some(page) = self.space.last_allocated_before(end)? {
+            paranoid!(page < end, "page {page} is the last one before page {end}");
             if page < limit {
                 break;
             }
@@ -395,6 +402,10 @@ impl<'d> Compaction<'d> {
             }
             let leaf = self.with_tree(id, |tree| core.long_rows_of_leaf(tree, &key))?;
             let Some((rows, next)) = leaf else { break };
+            paranoid!(
+                next.as_ref().is_none_or(|next| *next > key),
+                "the leaf behind {key:x?} begins at {next:x?}"
+            );
             for (key, reference) in rows {
                 if self.step()?.is_break() {
                     return Ok(ControlFlow::Break(()));
