@@ -8,8 +8,9 @@
 //! 2. Neighbours that are packed have the rows that they had, and meet at a fence that their parent
 //!    has. Tested by `what_is_pruned_goes_back_beside_readers_and_writers`.
 //!
-//! As nodes have no links ([decision 0002](../../../../docs/decisions/0002-fences-instead-of-sibling-links.md))
-//! only its parent knows where a node is. The parent is found by the node's low fence.
+//! As nodes have no links
+//! ([decision 0002](../../../../docs/decisions/0002-fences-instead-of-sibling-links.md)) only its
+//! parent knows where a node is. The parent is found by the node's low fence.
 //! Latch order: space maps by region, page 0, parent, children from left to right, the new page.
 
 use super::merge::fits;

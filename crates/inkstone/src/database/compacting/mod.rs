@@ -84,8 +84,8 @@ impl Database {
     ///
     /// What it does is logged and crash-safe, and each page counts against the log as a row does.
     /// Nothing has to be durable for it but that checkpoint. It locks no table. What snapshots
-    /// still need stays: deleted rows, and old pages of long values. A row whose long value moves is
-    /// locked for that moment; one that others have locked is left where it is.
+    /// still need stays: deleted rows, and old pages of long values. A row whose long value moves
+    /// is locked for that moment; one that others have locked is left where it is.
     ///
     /// ```
     /// # use inkstone::{CompactOptions, Database, Options};
