@@ -1,6 +1,7 @@
 //! One suite for all backends: what the crate's documentation promises, short of power loss.
 
 use crate::posix::PosixVfs;
+use crate::scratch::ScratchVfs;
 use crate::sim::SimVfs;
 use crate::uring::UringVfs;
 use crate::{
@@ -63,6 +64,17 @@ impl Place {
         })
     }
 
+    fn scratch() -> Option<Self> {
+        let folder = std::env::temp_dir();
+        let vfs = ScratchVfs::new(&folder, "log").expect("a file without a name");
+        let directory = vfs.open_directory(Path::new("/data"), Create::New);
+        Some(Self {
+            vfs: Arc::new(vfs),
+            directory: directory.expect("a new directory"),
+            temporary: None,
+        })
+    }
+
     fn open(&self, name: &str, options: OpenOptions) -> Arc<dyn File> {
         self.directory.open(name, options).expect("an open file")
     }
@@ -82,12 +94,14 @@ fn kind<T>(result: Result<T>) -> ErrorKind {
     }
 }
 
-/// Makes a test of each case for each backend.
+/// Makes a test of each case for each backend; of those about unbuffered files where there are
+/// any.
 macro_rules! conformance {
-    ($($case:ident),* $(,)?) => {
-        conformance!(@backend posix: $($case),*);
-        conformance!(@backend io_uring: $($case),*);
-        conformance!(@backend sim: $($case),*);
+    (all: $($case:ident),*; unbuffered: $($direct:ident),*;) => {
+        conformance!(@backend posix: $($case,)* $($direct),*);
+        conformance!(@backend io_uring: $($case,)* $($direct),*);
+        conformance!(@backend sim: $($case,)* $($direct),*);
+        conformance!(@backend scratch: $($case),*);
     };
     (@backend $backend:ident: $($case:ident),*) => {
         mod $backend {
@@ -101,6 +115,7 @@ macro_rules! conformance {
 }
 
 conformance!(
+    all:
     reads_see_writes,
     reading_past_the_end_fails,
     lengths_change,
@@ -114,24 +129,25 @@ conformance!(
     names_stay_inside,
     one_file_is_opened_by_its_path,
     locks_exclude,
-    unbuffered_files_want_alignment,
-    written_through_files_work,
     vectored_writes_are_in_order,
-    atomic_writes_work_or_are_unsupported,
     batches_mix_operations,
-    batches_report_each_failure,
     batches_are_larger_than_their_depth,
     syncs_in_batches_follow_writes,
-    batches_serve_unbuffered_files,
     batches_move_between_threads,
-    operations_lead_to_others,
     results_are_told_while_others_wait_for_them,
-    a_driven_failure_stops_no_other,
-    a_panic_waits_for_what_is_under_way,
     the_whole_file_system_is_synced,
     threads_share_a_file,
     what_was_written_is_there_after_the_cache_is_given_up,
-    files_are_opened_past_the_cache_where_that_can_be,
+    files_are_opened_past_the_cache_where_that_can_be;
+    unbuffered:
+    operations_lead_to_others,
+    batches_report_each_failure,
+    a_panic_waits_for_what_is_under_way,
+    a_driven_failure_stops_no_other,
+    unbuffered_files_want_alignment,
+    written_through_files_work,
+    atomic_writes_work_or_are_unsupported,
+    batches_serve_unbuffered_files;
 );
 
 fn reads_see_writes(place: &Place) {

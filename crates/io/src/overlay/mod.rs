@@ -88,7 +88,8 @@ impl Vfs for OverlayVfs {
     }
 }
 
-struct OneByOne;
+/// Operations run one after the other.
+pub(crate) struct OneByOne;
 
 impl Batch for OneByOne {
     fn run(&mut self, operations: &mut [Op<'_>]) -> Vec<Result<()>> {
