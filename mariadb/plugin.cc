@@ -185,7 +185,7 @@ static int savepoint_set(handlerton *, THD *thd, void *memory)
 {
   ink_error error;
   Session *session= existing_session(thd);
-  return ink_mark_set(session->transaction.get(), static_cast<ink_mark *>(memory), &error)
+  return session->transaction.set(static_cast<TransactionParts::Savepoint *>(memory), &error)
              ? handler_error(thd, error)
              : 0;
 }
@@ -194,7 +194,7 @@ static int savepoint_rollback(handlerton *, THD *thd, void *memory)
 {
   ink_error error;
   Session *session= existing_session(thd);
-  return ink_mark_rollback(session->transaction.get(), static_cast<ink_mark *>(memory), &error)
+  return session->transaction.rollback_to(static_cast<TransactionParts::Savepoint *>(memory), &error)
              ? handler_error(thd, error)
              : 0;
 }
@@ -326,7 +326,7 @@ static int initialise(void *plugin)
   hton->flags= HTON_SUPPORTS_FOREIGN_KEYS | HTON_SUPPORTS_EXTENDED_KEYS | HTON_REQUIRES_CLOSE_AFTER_TRUNCATE |
                HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
   hton->table_options= inkstone_table_options;
-  hton->savepoint_offset= sizeof(ink_mark);
+  hton->savepoint_offset= sizeof(TransactionParts::Savepoint);
   hton->create= create_handler;
   hton->close_connection= close_connection;
   hton->kill_query= kill_query;
@@ -362,6 +362,7 @@ static int shut_down(void *)
   if (database && ink_close_as(database, shutdown_mode(), &error))
     sql_print_error("Inkstone: %s", error.message);
   database= nullptr;
+  close_temporary_database();
   give_back_left_transactions();
   return 0;
 }

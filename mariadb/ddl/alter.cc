@@ -565,11 +565,11 @@ bool ha_inkstone::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   if (!commit)
   {
     if (context->build.rebuild && !context->build.rebuild->made.name.empty())
-      ink_drop_table(database, slice_of(context->build.rebuild->made.name), nullptr);
+      ink_drop_table(access.share->home(), slice_of(context->build.rebuild->made.name), nullptr);
     for (const std::string &name : context->built)
     {
       const std::string tree= BUILDING + name;
-      ink_drop_tree(database, slice_of(access.share->name), slice_of(tree), nullptr);
+      ink_drop_tree(access.share->home(), slice_of(access.share->name), slice_of(tree), nullptr);
     }
     return false;
   }

@@ -94,7 +94,7 @@ int ha_inkstone::greatest_uncommitted(ulonglong *greatest)
   ink_error error;
   if (int failed= use_session(ha_thd()))
     return failed;
-  if (begin(INK_READ_UNCOMMITTED, access.session->interrupt.get(), &access.own, &error))
+  if (begin(access.share->home(), INK_READ_UNCOMMITTED, access.session->interrupt.get(), &access.own, &error))
     return failure(error);
   const int failed= greatest_auto_increment(greatest);
   scan.close();

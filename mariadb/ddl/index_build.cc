@@ -45,10 +45,10 @@ struct EntriesInOrder
   OwnedSorter sorter;
 
   explicit EntriesInOrder(bool may_be_in_order) : in_order(may_be_in_order) {}
-  int begin(ink_error *error)
+  int begin(ink_database *in, ink_error *error)
   {
     bytes= 0;
-    return new_sorter(&sorter, error);
+    return new_sorter(in, &sorter, error);
   }
   int add(ink_slice key, ink_slice value, ink_error *error)
   {
@@ -77,7 +77,7 @@ int ha_inkstone::track_writers(IndexBuild *build)
 {
   ink_error error;
   const ink_tree *rows= access.share->clustered();
-  return track_changes(rows, online_alter_log_max_size(), INK_NO_WRITERS, &build->tracker, &error) ? failure(error) : 0;
+  return track_changes(access.share->home(), rows, online_alter_log_max_size(), INK_NO_WRITERS, &build->tracker, &error) ? failure(error) : 0;
 }
 
 /* A snapshot, and which rows it sees otherwise than the one before. */
@@ -136,8 +136,8 @@ int ha_inkstone::build_index(const KEY &altered_key, const std::vector<Field *> 
   ink_error error;
   const std::string tree_name= std::string(BUILDING) + index.key.name.str;
   const ink_slice table_name= slice_of(access.share->name), name= slice_of(tree_name);
-  ink_drop_tree(database, table_name, name, nullptr);
-  if (ink_create_tree(database, table_name, name, &error) || open_table(table_name, &index.table, &error))
+  ink_drop_tree(access.share->home(), table_name, name, nullptr);
+  if (ink_create_tree(access.share->home(), table_name, name, &error) || open_table(table_name, &index.table, &error))
     return failure(error);
   index.tree= ink_table_find_tree(index.table.get(), name);
   return fill_index(index, build->seen.get());
@@ -160,7 +160,8 @@ int ha_inkstone::fill_from_rows(BuiltIndex &index, const ink_transaction *seen, 
   ink_error error;
   OwnedCursor cursor;
   EntriesInOrder entries(index.is_rows);
-  if (entries.begin(&error) || open_cursor(seen, access.share->clustered(), ink_range(), ink_scan(), &cursor, &error))
+  if (entries.begin(access.share->home(), &error) ||
+      open_cursor(seen, access.share->clustered(), ink_range(), ink_scan(), &cursor, &error))
     return failure(error);
   ink_row rows[Scan::BATCH];
   for (size_t count= 1; count;)
@@ -180,7 +181,7 @@ int ha_inkstone::fill_from_rows(BuiltIndex &index, const ink_transaction *seen, 
       continue;
     if (int failed= insert_sorted(index, seen, entries.sorter.get(), progress))
       return failed;
-    if (entries.begin(&error))
+    if (entries.begin(access.share->home(), &error))
       return failure(error);
   }
   return insert_sorted(index, seen, entries.sorter.get(), progress);
@@ -211,7 +212,7 @@ int ha_inkstone::insert_sorted(BuiltIndex &index, const ink_transaction *seen, i
   SortedInsert insert(index.tree, sorter, progress);
   while (!insert.is_over())
   {
-    if (int failed= writing.begin(*access.session))
+    if (int failed= writing.begin(*access.session, access.share->home()))
       return failed;
     int failed= insert.next(writing.get());
     if (failed == HA_ERR_FOUND_DUPP_KEY)
@@ -302,13 +303,13 @@ int ha_inkstone::exchange_entries(BuiltIndex &index, const ink_transaction *befo
   ink_error error;
   OwnedSorter sorter;
   FillingTransaction writing;
-  if (new_sorter(&sorter, &error))
+  if (new_sorter(access.share->home(), &sorter, &error))
     return failure(error);
   for (size_t i= 0; i < changed.count; i++)
   {
     if (thd_kill_level(thd()) != THD_IS_NOT_KILLED)
       return HA_ERR_ABORTED_BY_USER;
-    if (int failed= writing.begin(*access.session))
+    if (int failed= writing.begin(*access.session, access.share->home()))
       return failed;
     if (int failed= exchange_entry(index, before, now, changed.keys[i], writing.get(), sorter.get()))
       return failed;
@@ -366,7 +367,7 @@ int ha_inkstone::complete_build(IndexBuild *build)
   build->seen.reset();
   /* A transaction may have begun meanwhile, and its snapshot would find few of the entries. */
   for (const auto &index : build->indexes)
-    if (ink_complete_tree(database, index->tree, &error))
+    if (ink_complete_tree(access.share->home(), index->tree, &error))
       return failure(error);
   return 0;
 }

@@ -173,10 +173,10 @@ int drop_whole(THD *thd, const char *path)
 /* ---- Tables that were on their way ------------------------------------------------------------- */
 
 /* The tree of facts of a table that is not in use; the table is given back when `table` goes. */
-static const ink_tree *facts_of(const std::string &name, OwnedTable *table)
+static MetaTree facts_of(const std::string &name, OwnedTable *table)
 {
   ink_error error;
-  return open_table(slice_of(name), table, &error) ? nullptr : ink_table_find_tree(table->get(), INK_STR(META_TREE));
+  return open_table(slice_of(name), table, &error) ? MetaTree() : meta_tree_of(slice_of(name), table->get());
 }
 
 int note_rename(THD *thd, const char *from, const char *to)
@@ -187,7 +187,7 @@ int note_rename(THD *thd, const char *from, const char *to)
       old_path.table == new_path.table)
     return 0;
   OwnedTable opened;
-  const ink_tree *facts= facts_of(name, &opened);
+  const MetaTree facts= facts_of(name, &opened);
   if (!facts)
     return 0; /* Then the renaming fails and says why. */
   /* Durable before the new name is: commits are in order. */
@@ -200,7 +200,7 @@ static std::string other_name(const std::string &partition)
 {
   OwnedTable opened;
   std::vector<uchar> bytes;
-  const ink_tree *facts= facts_of(partition, &opened);
+  const MetaTree facts= facts_of(partition, &opened);
   if (!facts || meta_get(nullptr, facts, INK_STR("renamed"), &bytes))
     return "";
   const std::string both(bytes.begin(), bytes.end()), table= PartitionPath(partition).table;
@@ -420,7 +420,7 @@ static bool is_kept(const std::string &partition)
 {
   OwnedTable opened;
   std::vector<uchar> bytes;
-  const ink_tree *facts= facts_of(partition, &opened);
+  const MetaTree facts= facts_of(partition, &opened);
   return !facts || meta_get(nullptr, facts, INK_STR("kept"), &bytes) || !bytes.empty();
 }
 
@@ -433,7 +433,7 @@ static bool note_kept(const std::set<std::string> &partitions, bool kept)
   for (const std::string &partition : partitions)
   {
     OwnedTable table;
-    const ink_tree *facts= facts_of(partition, &table);
+    const MetaTree facts= facts_of(partition, &table);
     if (!facts)
       continue; /* Of another engine. */
     tables.push_back({facts, {{INK_STR("kept"), kept ? INK_STR("1") : INK_STR("")}}});

@@ -155,7 +155,7 @@ int ha_inkstone::show_rebuilt_duplicate(BuiltIndex &index, ink_row entry)
         !index.codec->row_key(entry.key, entry.value, scratch, &of_row, &extras_at) || row.take_key(of_row) ||
         row.tree_key(rebuild.codec, &in_tree))
       return HA_ERR_CRASHED;
-    if (ink_read_row(database, rebuild.rows(), in_tree, row_value.to_fill(), &found, &error))
+    if (ink_read_row(access.share->home(), rebuild.rows(), in_tree, row_value.to_fill(), &found, &error))
       return failure(error);
     value= row_value.slice();
   }

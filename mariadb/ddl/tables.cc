@@ -85,7 +85,7 @@ static int note_facts(THD *thd, ink_slice name, std::vector<ink_row> facts)
   OwnedTable opened;
   if (open_table(name, &opened, &error))
     return handler_error(thd, error);
-  const ink_tree *meta= ink_table_find_tree(opened.get(), INK_STR(META_TREE));
+  const MetaTree meta= meta_tree_of(name, opened.get());
   uchar version[8];
   mi_int8store(version, IMAGE_VERSION);
   facts.push_back({INK_STR("images"), {version, sizeof version}});
@@ -99,12 +99,12 @@ int create_table(THD *thd, ink_slice name, const std::vector<ink_slice> &trees, 
   std::vector<ink_option> options;
   for (const auto &option : pages)
     options.push_back({slice_of(option.first), slice_of(option.second)});
-  if (ink_create_table_with(database, name, trees.data(), trees.size(), options.data(), options.size(),
-                            &error))
+  if (ink_create_table_with(database_of(name), name, trees.data(), trees.size(), options.data(),
+                            options.size(), &error))
     return error.code == INK_DISK_FULL ? ENOSPC : handler_error(thd, error);
   int failed= note_facts(thd, name, facts);
   if (failed)
-    ink_drop_table(database, name, nullptr);
+    ink_drop_table(database_of(name), name, nullptr);
   return failed;
 }
 
@@ -135,11 +135,13 @@ int ha_inkstone::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
   {
     return HA_ERR_OUT_OF_MEM;
   }
+  if (int failed= is_temporary_table(slice_of(table)) ? make_temporary_database(ha_thd()) : 0)
+    return failed;
   if (int failed= create_table(ha_thd(), slice_of(table), trees, pages, {}))
     return failed;
   if (int failed= foreign_keys.empty() ? 0 : set_foreign_keys(ha_thd(), {{table, foreign_keys}}))
   {
-    ink_drop_table(database, slice_of(table), nullptr);
+    ink_drop_table(database_of(slice_of(table)), slice_of(table), nullptr);
     return failed;
   }
   return form->found_next_number_field ? set_first_auto_increment(path, form, info) : 0;
@@ -246,7 +248,7 @@ int drop_table(const char *path)
   if (int failed= wait_before_move(thd, name, whole))
     return failed;
   const bool has_files= waits_for_files(thd, name.text());
-  if (!ink_drop_table(database, name.slice(), &error))
+  if (!ink_drop_table(database_of(name.slice()), name.slice(), &error))
   {
     if (has_files)
       remove_files(name.text());
@@ -264,7 +266,7 @@ static int complete(const TableName &name)
   if (open_table(name.slice(), &opened, &error))
     return handler_error(current_thd, error);
   for (size_t i= 0; i < ink_table_tree_count(opened.get()); i++)
-    if (ink_complete_tree(database, ink_table_tree(opened.get(), i), &error))
+    if (ink_complete_tree(database_of(name.slice()), ink_table_tree(opened.get(), i), &error))
       return handler_error(current_thd, error);
   return 0;
 }
@@ -310,7 +312,7 @@ int ha_inkstone::rename_table(const char *from, const char *to)
     if (int failed= take_references_along(ha_thd(), from_name, to_name))
       return failed;
     const auto rename= is_copy(from_name) || is_copy(to_name) ? ink_rename_table_alone : ink_rename_table;
-    if (!rename(database, from_name.slice(), to_name.slice(), &error))
+    if (!rename(database_of(from_name.slice()), from_name.slice(), to_name.slice(), &error))
     {
       const std::string old= from_name.text(), now= to_name.text();
       if (rename == ink_rename_table)
@@ -361,10 +363,10 @@ static int truncate_all(THD *thd, const std::vector<std::string> &names, const s
     to.push_back(slice_of(names[i]));
   }
   ink_error error;
-  if (!failed && ink_replace_tables(database, from.data(), to.data(), from.size(), &error))
+  if (!failed && ink_replace_tables(database_of(to.front()), from.data(), to.data(), from.size(), &error))
     failed= handler_error(thd, error);
   for (size_t i= 0; failed && i < from.size(); i++)
-    ink_drop_table(database, from[i], nullptr);
+    ink_drop_table(database_of(from[i]), from[i], nullptr);
   return failed;
 }
 

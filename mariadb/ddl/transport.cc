@@ -145,7 +145,7 @@ bool waits_for_files(THD *thd, const std::string &table)
     return false;
   if (open_table(slice_of(table), &opened, &error))
     return false;
-  const ink_tree *meta= ink_table_find_tree(opened.get(), INK_STR(META_TREE));
+  const MetaTree meta= meta_tree_of(slice_of(table), opened.get());
   return meta && !meta_get(thd, meta, INK_STR("discarded"), &discarded) && !discarded.empty();
 }
 

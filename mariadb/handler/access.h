@@ -22,7 +22,7 @@ struct Access
     return copying.get() ? copying.get() : statement_transaction();
   }
   /** Whose locks the statement's are: a copy is committed on the way. */
-  ink_transaction *statement_transaction() const { return own ? own.get() : session->transaction.get(); }
+  ink_transaction *statement_transaction() const { return own ? own.get() : session->transaction.of(share->is_temporary()).get(); }
   THD *thd() const { return session->thd; }
   /** Rows of a discarded table are refused where one is asked for, as with InnoDB; its definition
       is not. 0: it is not discarded. */

@@ -234,7 +234,7 @@ int BulkInsert::begin_sorting()
     return HA_ERR_OUT_OF_MEM;
   is_copy= table.fills_copy;
   for (uint i : table.access.share->indexes_by_age())
-    if ((copies() || !refuses_rows(i)) && new_sorter(&sorters[i], &error))
+    if ((copies() || !refuses_rows(i)) && new_sorter(table.access.share->home(), &sorters[i], &error))
       return table.failure(error);
   return 0;
 }
@@ -250,7 +250,7 @@ int BulkInsert::copy_held()
     return HA_ERR_OUT_OF_MEM;
   note_conditions();
   if (commits_copy())
-    if (int failed= t.access.copying.begin(*t.access.session))
+    if (int failed= t.access.copying.begin(*t.access.session, t.access.share->home()))
       return failed;
   int failed= ink_insert_many(t.transaction(), t.access.share->clustered(), rows, count, &done, &error)
                   ? t.failure(error)
@@ -328,11 +328,11 @@ int BulkInsert::finish_copy()
 int BulkInsert::complete_copy()
 {
   ink_error error;
-  if (ink_flush_log(database, table.access.session->durability(), &error))
+  if (ink_flush_log(table.access.share->home(), table.access.session->durability(), &error))
     return table.failure(error);
   ink_table *filled= table.access.share->engine_table();
   for (size_t i= 0; i < ink_table_tree_count(filled); i++)
-    if (ink_complete_tree(database, ink_table_tree(filled, i), &error))
+    if (ink_complete_tree(table.access.share->home(), ink_table_tree(filled, i), &error))
       return table.failure(error);
   return 0;
 }
@@ -361,7 +361,7 @@ int BulkInsert::insert_index(uint index, Progress *progress)
   while (!insert.is_over())
   {
     if (commits)
-      if (int failed= access.copying.begin(*access.session))
+      if (int failed= access.copying.begin(*access.session, access.share->home()))
         return failed;
     if (int failed= insert.next(access.transaction()))
       return failed;

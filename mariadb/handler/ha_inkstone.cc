@@ -230,7 +230,7 @@ int ha_inkstone::external_lock(THD *thd, int lock_type)
   begin_statement();
   if (int failed= lock_type == F_WRLCK ? prepare_references(thd) : 0)
     return failed;
-  if (int failed= access.session->begin_statement())
+  if (int failed= access.session->begin_statement(access.share->is_temporary()))
     return failed;
   if (int failed= begin_own())
     return failed;
@@ -277,7 +277,7 @@ int ha_inkstone::start_stmt(THD *thd, thr_lock_type lock_type)
     access.lock= INK_LOCK_NONE;
     access.writes= false;
   }
-  int failed= access.session->begin_statement();
+  int failed= access.session->begin_statement(access.share->is_temporary());
   return failed ? failed : begin_own();
 }
 
@@ -287,7 +287,7 @@ int ha_inkstone::begin_own()
   if (access.own || table->s->table_type != TABLE_TYPE_SEQUENCE)
     return 0;
   const ink_interrupt *interrupt= access.session->interrupt.get();
-  return begin(INK_READ_COMMITTED, interrupt, &access.own, &error) ? failure(error) : 0;
+  return begin(access.share->home(), INK_READ_COMMITTED, interrupt, &access.own, &error) ? failure(error) : 0;
 }
 
 int ha_inkstone::begin_unlocked()

@@ -7,13 +7,13 @@ static const uint64 UNCOMMITTED_BYTES_MAX= 8 << 20;
 /** Rows that are inserted at a time, enough for a bulk. Then the statement can be killed. */
 static const size_t ROWS_AT_A_TIME= 4096;
 
-int FillingTransaction::begin(const Session &session)
+int FillingTransaction::begin(const Session &session, ink_database *in)
 {
   ink_error error;
   if (held)
     return 0;
   uncommitted= 0;
-  return ::begin(INK_READ_COMMITTED, session.interrupt.get(), &held, &error) ? handler_error(session.thd, error) : 0;
+  return ::begin(in, INK_READ_COMMITTED, session.interrupt.get(), &held, &error) ? handler_error(session.thd, error) : 0;
 }
 
 int FillingTransaction::count(THD *thd, uint64 bytes)

@@ -12,7 +12,7 @@ class FillingTransaction
 public:
   ink_transaction *get() const { return held.get(); }
   /** Begins it, unless it has begun. */
-  int begin(const Session &session);
+  int begin(const Session &session, ink_database *in);
   /** So many bytes more were inserted: commits when they are many. */
   int count(THD *thd, uint64 bytes);
   int commit(THD *thd);

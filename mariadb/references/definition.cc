@@ -29,7 +29,7 @@ int Definition::open_engine_table(THD *thd, const std::string &name)
   ink_error error;
   if (open_table(slice_of(name), &engine_table, &error))
     return handler_error(thd, error);
-  const ink_tree *meta= ink_table_find_tree(engine_table.get(), INK_STR(META_TREE));
+  const MetaTree meta= meta_tree_of(slice_of(name), engine_table.get());
   if (!meta)
     return HA_ERR_CRASHED;
   uint64 images;

@@ -3,7 +3,7 @@
 #ifndef INKSTONE_OWNED_H
 #define INKSTONE_OWNED_H
 
-#include "server/engine.h"
+#include "server/temporary.h"
 #include <memory>
 
 struct GiveBack
@@ -46,33 +46,33 @@ private:
 inline int open_table(ink_slice name, OwnedTable *table, ink_error *error)
 {
   ink_table *opened= nullptr;
-  const int failed= ink_table_open(database, name, &opened, error);
+  const int failed= ink_table_open(database_of(name), name, &opened, error);
   table->reset(failed ? nullptr : opened);
   return failed;
 }
 
-inline int new_sorter(OwnedSorter *sorter, ink_error *error)
+inline int new_sorter(ink_database *in, OwnedSorter *sorter, ink_error *error)
 {
   ink_sorter *made= nullptr;
-  const int failed= ink_sorter_new(database, &made, error);
+  const int failed= ink_sorter_new(in, &made, error);
   sorter->reset(failed ? nullptr : made);
   return failed;
 }
 
-inline int track_changes(const ink_tree *tree, uint64_t bytes_max, uint64_t milliseconds,
+inline int track_changes(ink_database *in, const ink_tree *tree, uint64_t bytes_max, uint64_t milliseconds,
                          OwnedChangeTracker *tracker, ink_error *error)
 {
   ink_change_tracker *made= nullptr;
-  const int failed= ink_track_changes(database, tree, bytes_max, milliseconds, &made, error);
+  const int failed= ink_track_changes(in, tree, bytes_max, milliseconds, &made, error);
   tracker->reset(failed ? nullptr : made);
   return failed;
 }
 
-inline int begin(uint32_t isolation, const ink_interrupt *interrupt, OwnedTransaction *transaction,
+inline int begin(ink_database *in, uint32_t isolation, const ink_interrupt *interrupt, OwnedTransaction *transaction,
                  ink_error *error)
 {
   ink_transaction *begun= nullptr;
-  const int failed= ink_begin(database, isolation, interrupt, &begun, error);
+  const int failed= ink_begin(in, isolation, interrupt, &begun, error);
   transaction->reset(failed ? nullptr : begun);
   return failed;
 }

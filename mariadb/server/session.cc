@@ -12,11 +12,9 @@
 
 Session::Session(THD *connection)
     : thd(connection), interrupt(ink_interrupt_new()),
-      begun_at(INK_REPEATABLE_READ), tables_in_use(0),
-      statement_running(false), auto_increment_rows(0), altered{0, {}},
+      begun_at(INK_REPEATABLE_READ), tables_in_use(0), auto_increment_rows(0), altered{0, {}},
       updates_duplicates(false), replaces_duplicates(false), duplicate_index(MAX_KEY),
-      described_by(0), adds_foreign_keys(0), ordered(false), prepared(Prepared::not_yet), begun(0),
-      told_wait_ms(UINT64_MAX)
+      described_by(0), adds_foreign_keys(0), ordered(false), prepared(Prepared::not_yet), begun(0)
 {
   message[0]= 0;
 }
@@ -65,7 +63,7 @@ static uint32_t isolation_of(THD *thd)
 bool locks_gaps(THD *thd)
 {
   const Session *session= static_cast<Session *>(thd_get_ha_data(thd, inkstone_hton));
-  const bool begun= session && session->transaction;
+  const bool begun= session && session->transaction.has_begun();
   return (begun ? session->begun_at : isolation_of(thd)) == INK_REPEATABLE_READ;
 }
 
@@ -77,50 +75,30 @@ void Session::forget_old_kill()
     ink_interrupt_raise(interrupt.get());
 }
 
-int Session::begin_if_none()
+int Session::begin_if_none(bool is_temporary)
 {
-  ink_error error;
-  if (transaction)
+  TransactionPart &part= transaction.of(is_temporary);
+  if (part.has_begun())
     return 0;
-  begun_at= isolation_of(thd);
-  if (::begin(begun_at, interrupt.get(), &transaction, &error))
-    return handler_error(thd, error);
-  ink_transaction_set_tag(transaction.get(), thd_get_thread_id(thd));
-  ink_transaction_set_owner(transaction.get(), thd);
-  begun= my_time(0);
-  told_wait_ms= UINT64_MAX;
-  ordered= false;
-  prepared= Prepared::not_yet;
-  return 0;
-}
-
-/* Most statements want what the one before has said. */
-int Session::tell_wait()
-{
-  const uint64_t wait_ms= lock_wait_timeout_ms(thd);
-  ink_error error;
-  if (wait_ms == told_wait_ms)
-    return 0;
-  if (ink_set_lock_wait_timeout(transaction.get(), wait_ms, &error))
-    return handler_error(thd, error);
-  told_wait_ms= wait_ms;
-  return 0;
-}
-
-int Session::begin_statement()
-{
-  ink_error error;
-  if (int failed= begin_if_none())
-    return failed;
-  if (!statement_running)
+  if (!transaction.has_begun())
   {
-    forget_old_kill();
-    if (int failed= tell_wait())
-      return failed;
-    if (ink_statement_begin(transaction.get(), &error))
-      return handler_error(thd, error);
-    statement_running= true;
+    begun_at= isolation_of(thd);
+    begun= my_time(0);
+    ordered= false;
+    prepared= Prepared::not_yet;
   }
+  return part.begin(is_temporary ? temporary_database() : database, begun_at, interrupt.get(), thd);
+}
+
+int Session::begin_statement(bool is_temporary)
+{
+  if (int failed= begin_if_none(is_temporary))
+    return failed;
+  TransactionPart &part= transaction.of(is_temporary);
+  if (!part.runs_statement())
+    forget_old_kill();
+  if (int failed= part.begin_statement(thd, lock_wait_timeout_ms(thd)))
+    return failed;
   trans_register_ha(thd, false, inkstone_hton, 0);
   if (thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN))
     trans_register_ha(thd, true, inkstone_hton, 0);
@@ -143,8 +121,7 @@ void Session::note_change(const std::string &table)
 void Session::end()
 {
   changed.clear();
-  transaction.reset();
-  statement_running= false;
+  transaction.end();
   auto_increment_rows= 0;
   ordered= false;
   prepared= Prepared::not_yet;
@@ -163,19 +140,16 @@ uint32_t Session::durability() const
    place in the log, and waits for no disk, nor for another transaction. */
 void Session::commit_ordered()
 {
-  if (!transaction)
+  if (!transaction.kept().has_begun())
     return;
   ordered_error.code= INK_OK;
-  ink_commit_ordered(transaction.get(), durability(), &ordered_error);
+  ink_commit_ordered(transaction.kept().get(), durability(), &ordered_error);
   ordered= true;
 }
 
-int Session::commit()
+int Session::commit_kept()
 {
-  if (!transaction)
-    return 0;
   ink_error error;
-  int failed= 0;
   const bool by_server= ordered;
   /* After a crash the server commits what it has prepared itself and finds in the binary log. What
      XA PREPARE has prepared it leaves as it is found, to be committed or rolled back by hand. */
@@ -184,18 +158,28 @@ int Session::commit()
   if (!by_server)
     commit_ordered();
   if (ordered_error.code != INK_OK)
-    failed= handler_error(thd, ordered_error);
-  else
-  {
-    /* Its place is taken: on a replica without a binary log those whose turn comes next go on, and
-       share the sync. Where the server orders commits it has told them itself. */
-    if (!by_server)
-      thd_wakeup_subsequent_commits(thd, 0);
-    if (ink_commit_wait(transaction.get(), wait_for, &error))
-      failed= handler_error(thd, error);
-    else if (!changed.empty())
-      change_times::note(changed, begun);
-  }
+    return handler_error(thd, ordered_error);
+  /* Its place is taken: on a replica without a binary log those whose turn comes next go on, and
+     share the sync. Where the server orders commits it has told them itself. */
+  if (!by_server)
+    thd_wakeup_subsequent_commits(thd, 0);
+  if (ink_commit_wait(transaction.kept().get(), wait_for, &error))
+    return handler_error(thd, error);
+  if (!changed.empty())
+    change_times::note(changed, begun);
+  return 0;
+}
+
+/* Temporary tables last: what could not be committed of the others is not committed of them. */
+int Session::commit()
+{
+  if (!transaction.has_begun())
+    return 0;
+  ink_error error;
+  int failed= transaction.kept().has_begun() ? commit_kept() : 0;
+  if (!failed && transaction.temporary().has_begun() &&
+      ink_commit(transaction.temporary().get(), INK_LAZY, &error))
+    failed= handler_error(thd, error);
   end();
   return failed;
 }
@@ -211,15 +195,21 @@ bool Session::leave_to_next_start()
   const std::lock_guard<std::mutex> guard(left_mutex);
   try
   {
-    left.reserve(left.size() + 1);
+    left.reserve(left.size() + TransactionParts::COUNT);
   }
   catch (const std::bad_alloc &)
   {
     return false;
   }
-  /* The connection may end before it. */
-  ink_transaction_set_owner(transaction.get(), nullptr);
-  left.push_back(std::move(transaction));
+  for (const bool is_temporary : {false, true})
+  {
+    TransactionPart &part= transaction.of(is_temporary);
+    if (!part.has_begun())
+      continue;
+    /* The connection may end before it. */
+    ink_transaction_set_owner(part.get(), nullptr);
+    left.push_back(part.take());
+  }
   return true;
 }
 
@@ -231,7 +221,7 @@ void give_back_left_transactions()
 
 int Session::rollback()
 {
-  if (!transaction)
+  if (!transaction.has_begun())
     return 0;
   if (leaves_rollbacks() && prepared == Prepared::not_yet && leave_to_next_start())
   {
@@ -239,43 +229,27 @@ int Session::rollback()
     return 0;
   }
   ink_error error;
-  int failed= ink_rollback(transaction.get(), &error) ? handler_error(thd, error) : 0;
+  int failed= 0;
+  for (const bool is_temporary : {false, true})
+  {
+    const TransactionPart &part= transaction.of(is_temporary);
+    if (part.has_begun() && ink_rollback(part.get(), &error))
+      failed= handler_error(thd, error);
+  }
   end();
   return failed;
 }
 
-/* False: none runs. */
-bool Session::leave_statement()
-{
-  const bool runs= transaction && statement_running;
-  if (runs)
-  {
-    statement_running= false;
-    auto_increment_rows= 0;
-  }
-  return runs;
-}
-
 int Session::end_statement()
 {
-  ink_error error;
-  if (!leave_statement())
-    return 0;
-  return ink_statement_end(transaction.get(), &error) ? handler_error(thd, error) : 0;
+  auto_increment_rows= 0;
+  return transaction.end_statement(thd);
 }
 
 int Session::rollback_statement()
 {
-  ink_error error;
-  if (!leave_statement())
-    return 0;
-  /* It ends then: an idle session keeps no snapshot of it. */
-  if (!ink_statement_rollback(transaction.get(), &error) && !ink_statement_end(transaction.get(), &error))
-    return 0;
-  /* The whole transaction is gone, after a deadlock, or goes, if the statement could not be undone
-     (a full disk): a COMMIT would find none. */
-  thd->mark_transaction_to_rollback(true);
-  return error.code == INK_TRANSACTION_STATE ? 0 : handler_error(thd, error);
+  auto_increment_rows= 0;
+  return transaction.rollback_statement(thd);
 }
 
 /* A prepared transaction of the server's that the binary log does not tell of is rolled back after
@@ -294,8 +268,9 @@ static bool has_binary_log(THD *thd) { return opt_bin_log && thd_test_options(th
 
 int Session::prepare(const XID &xid)
 {
-  /* What has only read has nothing to keep, and nothing can be kept. */
-  if (!transaction || ink_is_read_only(database))
+  /* What has only read has nothing to keep, and nothing can be kept. Nor is anything of temporary
+     tables: their part ends with the commit. */
+  if (!transaction.kept().has_begun() || ink_is_read_only(database))
     return 0;
   ink_error error;
   XidBytes bytes(xid);
@@ -305,7 +280,7 @@ int Session::prepare(const XID &xid)
      commits whichever is prepared first: then the row of a later one would be overwritten. */
   if (is_by_server && !has_binary_log(thd) && thd->wait_for_prior_commit())
     return HA_ERR_INKSTONE;
-  if (ink_prepare(transaction.get(), bytes.slice(), durability(), &error))
+  if (ink_prepare(transaction.kept().get(), bytes.slice(), durability(), &error))
     return handler_error(thd, error);
   prepared= is_by_server ? Prepared::by_server : Prepared::by_user;
   if (is_by_server && !has_binary_log(thd))
@@ -314,7 +289,7 @@ int Session::prepare(const XID &xid)
      same. Where the server prepares by itself it commits soon, and what was read must not be
      overwritten by what the binary log has before that. */
   if (thd_sql_command(thd) == SQLCOM_XA_PREPARE && thd_tx_isolation(thd) != ISO_SERIALIZABLE &&
-      !changed.empty() && ink_release_shared_locks(transaction.get(), &error))
+      !changed.empty() && ink_release_shared_locks(transaction.kept().get(), &error))
     return handler_error(thd, error);
   return 0;
 }
@@ -322,7 +297,7 @@ int Session::prepare(const XID &xid)
 int Session::take_snapshot()
 {
   ink_error error;
-  if (int failed= begin_if_none())
+  if (int failed= begin_if_none(false))
     return failed;
-  return ink_take_snapshot(transaction.get(), &error) ? handler_error(thd, error) : 0;
+  return ink_take_snapshot(transaction.kept().get(), &error) ? handler_error(thd, error) : 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a connection has in the engine: its transaction, and how to interrupt it. Kept in the
+/* What a connection has in the engine: its transaction (server/transaction.h), and how to interrupt it. Kept in the
    server's ha_data, never by thread: commit_ordered may run in another one. */
 #ifndef INKSTONE_SESSION_H
 #define INKSTONE_SESSION_H
 
-#include "server/owned.h"
+#include "server/transaction.h"
 #include <set>
 #include <string>
 #include <vector>
@@ -50,9 +50,9 @@ struct Session
 {
   explicit Session(THD *thd);
 
-  /** Begins the transaction if there is none, and the statement if none runs; registers both with
-      the server. */
-  int begin_statement();
+  /** Begins the part of the transaction for temporary tables or for others if it has not begun, and
+      the statement in it if none runs; registers both with the server. */
+  int begin_statement(bool is_temporary);
   /** Commits the transaction: its first part if a binary log orders commits, else whole. */
   int commit();
   /** How durable a commit of the statement is made, as one of enum ink_durability. */
@@ -73,13 +73,11 @@ struct Session
 
   THD *thd;
   const OwnedInterrupt interrupt;
-  /** None between transactions. */
-  OwnedTransaction transaction;
+  TransactionParts transaction;
   /** The level at which it was begun, as one of enum ink_isolation. */
   uint32_t begun_at;
   /** Tables that the current statement has locked. */
   uint tables_in_use;
-  bool statement_running;
   /** Rows that the statement is still expected to insert, as the server said when the first value
       of AUTO_INCREMENT was reserved; of all its tables, triggers' with them. */
   ulonglong auto_increment_rows;
@@ -116,13 +114,9 @@ private:
   /** Tables that the transaction has changed, and when it began. */
   std::set<std::string> changed;
   time_t begun;
-  /** How long the transaction was told to wait for a lock, in milliseconds; UINT64_MAX: it was not
-      told yet. */
-  uint64_t told_wait_ms;
 
-  int begin_if_none();
-  int tell_wait();
-  bool leave_statement();
+  int begin_if_none(bool is_temporary);
+  int commit_kept();
   bool leave_to_next_start();
   void end();
 };

@@ -86,6 +86,13 @@ static MYSQL_SYSVAR_ULONG(fast_shutdown, fast_shutdown, PLUGIN_VAR_OPCMDARG,
                           " not wait for rollbacks of connections (the next start rolls back)",
                           nullptr, nullptr, 1, 0, 3, 0);
 
+static ulonglong temporary_buffer_pool_size;
+static MYSQL_SYSVAR_ULONGLONG(temporary_buffer_pool_size, temporary_buffer_pool_size,
+                              PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                              "Bytes of pages of temporary tables kept in memory, from the first such table on;"
+                              " more go to a file without a name (0: an eighth of the buffer pool)",
+                              nullptr, nullptr, 0, 0, ULONGLONG_MAX, 0);
+
 static ulonglong online_alter_log_bytes;
 static MYSQL_SYSVAR_ULONGLONG(online_alter_log_max_size, online_alter_log_bytes, PLUGIN_VAR_RQCMDARG,
                               "Bytes of memory for the keys of rows that change while an index is built; the"
@@ -115,6 +122,7 @@ struct st_mysql_sys_var *inkstone_variables[]= {
     MYSQL_SYSVAR(flush_log_at_trx_commit),
     MYSQL_SYSVAR(read_only),
     MYSQL_SYSVAR(fast_shutdown),
+    MYSQL_SYSVAR(temporary_buffer_pool_size),
     MYSQL_SYSVAR(online_alter_log_max_size),
     MYSQL_SYSVAR(print_all_deadlocks),
     MYSQL_SYSVAR(lock_wait_timeout),
@@ -242,12 +250,13 @@ static bool lacks_home(ink_error *error)
   return true;
 }
 
-int open_database(ink_database **database, ink_error *error)
+/* Names and values. */
+typedef std::vector<std::pair<std::string, std::string>> OptionValues;
+
+/* What the variables say that are fixed when the server starts. */
+static OptionValues startup_values()
 {
-  if (lacks_home(error))
-    return 1;
-  raise_buffer_pool();
-  std::vector<std::pair<const char *, std::string>> values;
+  OptionValues values;
 #define NUMBER(name, option, ...) values.emplace_back(option, std::to_string(name));
 #define SWITCH(name, option, ...) values.emplace_back(option, name ? "on" : "off");
 #define CHOICE(name, option, ...) values.emplace_back(option, name ? name : "");
@@ -258,17 +267,63 @@ int open_database(ink_database **database, ink_error *error)
 #undef SWITCH
 #undef CHOICE
   values.emplace_back("read_only", opens_read_only ? "on" : "off");
+  return values;
+}
+
+/* Lends the values. */
+static std::vector<ink_option> options_of(const OptionValues &values)
+{
   std::vector<ink_option> options;
   for (const auto &value : values)
-    options.push_back(
-        {{reinterpret_cast<const uint8_t *>(value.first), strlen(value.first)},
-         {reinterpret_cast<const uint8_t *>(value.second.data()), value.second.size()}});
-  std::string directory=
-      data_home_dir && *data_home_dir ? data_home_dir : std::string(mysql_data_home) + "/inkstone";
+    options.push_back({slice_of(value.first), slice_of(value.second)});
+  return options;
+}
+
+static std::string home()
+{
+  return data_home_dir && *data_home_dir ? data_home_dir : std::string(mysql_data_home) + "/inkstone";
+}
+
+int open_database(ink_database **database, ink_error *error)
+{
+  if (lacks_home(error))
+    return 1;
+  raise_buffer_pool();
+  const OptionValues values= startup_values();
+  const std::vector<ink_option> options= options_of(values);
+  const std::string directory= home();
   time_t reported= my_time(0);
   if (ink_open_watched(directory.c_str(), options.data(), options.size(), report_recovery,
                        &reported, database, error))
     return 1;
   hide(directory);
   return 0;
+}
+
+static bool take_page_size(void *bytes, ink_slice name, ink_slice value)
+{
+  const bool is_found= text_of(name) == "page_size";
+  if (is_found)
+    *static_cast<std::string *>(bytes)= text_of(value);
+  return !is_found;
+}
+
+/* As the other database, but for its memory: a client uses it, and rows that are not its own are
+   seldom asked for. A later value of an option counts. */
+int open_temporary_database(ink_database **temporary, ink_error *error)
+{
+  static const ulonglong PAGES_MIN= 64, PART= 8;
+  std::string page_bytes;
+  ink_option_values(database, take_page_size, &page_bytes);
+  const ulonglong least= PAGES_MIN * std::stoull(page_bytes);
+  const ulonglong wanted= temporary_buffer_pool_size ? temporary_buffer_pool_size : buffer_pool_size / PART;
+  const std::string pool= std::to_string(MY_MAX(wanted, least));
+  OptionValues values= startup_values();
+  values.insert(values.end(), {{"page_size", page_bytes},
+                               {"buffer_pool_size", pool},
+                               {"buffer_pool_instances", "1"},
+                               {"log_buffer_size", "2m"},
+                               {"version_store_memory", pool}});
+  const std::vector<ink_option> options= options_of(values);
+  return ink_open_scratch(home().c_str(), options.data(), options.size(), temporary, error);
 }

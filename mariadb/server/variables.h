@@ -9,6 +9,8 @@ extern struct st_mysql_sys_var *inkstone_variables[];
 
 /** Opens the database that the variables describe. */
 int open_database(ink_database **database, ink_error *error);
+/** Makes the database of temporary tables. */
+int open_temporary_database(ink_database **temporary, ink_error *error);
 /** inkstone_flush_log_at_trx_commit, as one of enum ink_durability. */
 uint32_t flush_log_at_commit();
 /** inkstone_fast_shutdown, as one of enum ink_shutdown. */

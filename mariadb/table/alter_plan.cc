@@ -18,8 +18,8 @@ static int change_tree(THD *thd, const std::string &table, const std::string &tr
 {
   ink_error error;
   const int failed= new_name.empty()
-                        ? ink_drop_tree(database, slice_of(table), slice_of(tree), &error)
-                        : ink_rename_tree(database, slice_of(table), slice_of(tree), slice_of(new_name), &error);
+                        ? ink_drop_tree(database_of(slice_of(table)), slice_of(table), slice_of(tree), &error)
+                        : ink_rename_tree(database_of(slice_of(table)), slice_of(table), slice_of(tree), slice_of(new_name), &error);
   return failed && error.code != INK_NOT_FOUND ? handler_error(thd, error) : 0;
 }
 
@@ -77,6 +77,6 @@ int read_version(ink_slice table, std::vector<uchar> *version)
   OwnedTable opened;
   if (open_table(table, &opened, &error))
     return handler_error(nullptr, error);
-  const ink_tree *meta= ink_table_find_tree(opened.get(), INK_STR(META_TREE));
+  const MetaTree meta= meta_tree_of(table, opened.get());
   return meta ? meta_get(nullptr, meta, INK_STR("version"), version) : HA_ERR_CRASHED;
 }

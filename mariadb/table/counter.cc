@@ -10,7 +10,7 @@ static ulonglong this_run()
   return began;
 }
 
-int Counter::read(THD *thd, const ink_tree *facts, const TABLE_SHARE *definition)
+int Counter::read(THD *thd, const MetaTree &facts, const TABLE_SHARE *definition)
 {
   std::lock_guard<std::mutex> hold(latch);
   std::vector<uchar> bytes;

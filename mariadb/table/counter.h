@@ -4,16 +4,16 @@
 #ifndef INKSTONE_COUNTER_H
 #define INKSTONE_COUNTER_H
 
-#include "server/engine.h"
+#include "table/meta.h"
 #include <mutex>
 
 class Counter
 {
 public:
-  Counter() : meta(nullptr), next_value(1), noted(1), remembered(0), max(0), is_lacking(false) {}
+  Counter() : meta(), next_value(1), noted(1), remembered(0), max(0), is_lacking(false) {}
 
   /** Reads what the table's facts say; `definition` has the column. */
-  int read(THD *thd, const ink_tree *facts, const TABLE_SHARE *definition);
+  int read(THD *thd, const MetaTree &facts, const TABLE_SHARE *definition);
   /** Notes for the next open of the table in this run what was reserved. */
   int remember(THD *thd);
 
@@ -55,7 +55,7 @@ private:
   int put(THD *thd, uint64 next);
 
   std::mutex latch;
-  const ink_tree *meta;
+  MetaTree meta;
   /** The counter; what of it a restart keeps; what is remembered for this run, 0: nothing. */
   uint64 next_value, noted, remembered;
   /** The greatest value of its column. */

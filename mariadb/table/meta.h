@@ -51,21 +51,34 @@
 static const uint64 IMAGE_VERSION= 4;
 static const uint64 LONG_KEYS_SINCE= 3;
 
+/** The tree of facts of a table, and the database that has it. */
+struct MetaTree
+{
+  ink_database *home;
+  /** nullptr: there is none. */
+  const ink_tree *tree;
+  explicit operator bool() const { return tree != nullptr; }
+};
+inline MetaTree meta_tree_of(ink_slice name, const ink_table *table)
+{
+  return {database_of(name), ink_table_find_tree(table, INK_STR(META_TREE))};
+}
+
 /** Facts of one table, names and values. */
 struct MetaFacts
 {
-  const ink_tree *meta;
+  MetaTree meta;
   std::vector<ink_row> facts;
 };
-/** Writes facts of several tables, all or none. */
+/** Writes facts of several tables of one database, all or none. */
 int meta_put_all(THD *thd, const std::vector<MetaFacts> &tables, uint32_t durability);
 /** Writes facts, all or none. */
-int meta_put(THD *thd, const ink_tree *meta, std::initializer_list<ink_row> facts,
+int meta_put(THD *thd, const MetaTree &meta, std::initializer_list<ink_row> facts,
              uint32_t durability);
 /** Reads a fact; empty if there is none. */
-int meta_get(THD *thd, const ink_tree *meta, ink_slice name, std::vector<uchar> *fact);
-int meta_put_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 number);
+int meta_get(THD *thd, const MetaTree &meta, ink_slice name, std::vector<uchar> *fact);
+int meta_put_number(THD *thd, const MetaTree &meta, ink_slice name, uint64 number);
 /** 0 if there is none. */
-int meta_get_number(THD *thd, const ink_tree *meta, ink_slice name, uint64 *number);
+int meta_get_number(THD *thd, const MetaTree &meta, ink_slice name, uint64 *number);
 
 #endif

@@ -33,6 +33,9 @@ int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
   if (table)
     return 0;
   name= TableName(path).text();
+  /* The server calls the definition that an ALTER makes temporary, too: by it alone a snapshot would
+     see a new index of any table. */
+  is_kept_by_session= is_temporary_table(slice_of(name));
   int failed= open_engine_table(thd);
   if (!failed)
     failed= finish_alter(thd);
@@ -56,17 +59,10 @@ int TableShare::open_engine_table(THD *thd)
   table.reset();
   if (open_table(slice_of(name), &table, &error))
     return handler_error(thd, error);
-  if ((meta= ink_table_find_tree(table.get(), INK_STR(META_TREE))))
+  if ((meta= meta_tree_of(slice_of(name), table.get())))
     return 0;
   sql_print_error("Inkstone: table %s lacks its tree of facts", name.c_str());
   return HA_ERR_CRASHED;
-}
-
-/* The server calls the definition that an ALTER makes temporary, too: by it alone a snapshot would
-   see a new index of any table. */
-bool TableShare::is_temporary() const
-{
-  return name.find("/" tmp_file_prefix "-temptable-") != std::string::npos;
 }
 
 /* A temporary table is its session's own, which may have begun a transaction before it. */
@@ -74,7 +70,7 @@ int TableShare::show_to_all_snapshots(THD *thd)
 {
   ink_error error;
   for (size_t i= 0; i < ink_table_tree_count(table.get()); i++)
-    if (ink_complete_tree_for_all(database, ink_table_tree(table.get(), i), &error))
+    if (ink_complete_tree_for_all(home(), ink_table_tree(table.get(), i), &error))
       return handler_error(thd, error);
   return 0;
 }
@@ -113,7 +109,7 @@ int TableShare::drop_unfinished(THD *thd)
       unfinished.push_back(text);
   }
   for (const std::string &tree : unfinished)
-    if (ink_drop_tree(database, slice_of(name), slice_of(tree), &error) && error.code != INK_NOT_FOUND)
+    if (ink_drop_tree(home(), slice_of(name), slice_of(tree), &error) && error.code != INK_NOT_FOUND)
       return handler_error(thd, error);
   return unfinished.empty() ? 0 : open_engine_table(thd);
 }
@@ -147,12 +143,12 @@ static int replace(THD *thd, const std::vector<TableShare::Change> &changes)
   {
     const ink_table *made= change.replacement->table.get();
     for (size_t i= 0; i < ink_table_tree_count(made); i++)
-      if (ink_complete_tree(database, ink_table_tree(made, i), &error))
+      if (ink_complete_tree(change.share->home(), ink_table_tree(made, i), &error))
         return handler_error(thd, error);
     from.push_back(slice_of(change.replacement->name));
     to.push_back(slice_of(change.share->name));
   }
-  return ink_replace_tables(database, from.data(), to.data(), from.size(), &error) ? handler_error(thd, error) : 0;
+  return ink_replace_tables(changes.front().share->home(), from.data(), to.data(), from.size(), &error) ? handler_error(thd, error) : 0;
 }
 
 int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CUSTRING &version,
@@ -171,8 +167,8 @@ int TableShare::alter(THD *thd, const std::vector<Change> &changes, const LEX_CU
     const std::vector<uchar> &columns= values.back();
     values.push_back(change.plan->encode());
     const std::vector<uchar> &steps= values.back();
-    const ink_tree *meta= replaces ? ink_table_find_tree(change.replacement->table.get(), INK_STR(META_TREE))
-                                   : change.share->meta;
+    const MetaTree meta= replaces ? meta_tree_of(slice_of(change.share->name), change.replacement->table.get())
+                                  : change.share->meta;
     tables.push_back({meta,
                       {{INK_STR("version"), {version.str, version.length}},
                        {INK_STR("columns"), slice_of(columns)},

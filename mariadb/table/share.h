@@ -24,8 +24,8 @@ class TableShare : public Handler_share
 {
 public:
   TableShare()
-      : meta(nullptr), images(1), times_opened(0), next_row_id(1), row_ids_noted(0), changes(0),
-        changes_since_sample(0), exports(0), has_statistics(false), discarded(false)
+      : meta(), images(1), times_opened(0), next_row_id(1), row_ids_noted(0), changes(0),
+        changes_since_sample(0), exports(0), has_statistics(false), discarded(false), is_kept_by_session(false)
   {
   }
   ~TableShare();
@@ -56,6 +56,10 @@ public:
   const KeyRoom &key_room() const { return room; }
 
   ink_table *engine_table() const { return table.get(); }
+  /** The database that has the table. */
+  ink_database *home() const { return meta.home; }
+  /** Whether it is its session's own. */
+  bool is_temporary() const { return is_kept_by_session; }
   const ink_tree *clustered() const { return ink_table_tree(table.get(), 0); }
   /** The tree of an index; nullptr for the clustered one's key number. */
   const ink_tree *index_tree(uint index) const { return trees[index]; }
@@ -98,7 +102,6 @@ public:
 
 private:
   int open_engine_table(THD *thd);
-  bool is_temporary() const;
   int show_to_all_snapshots(THD *thd);
   int finish_alter(THD *thd);
   int drop_unfinished(THD *thd);
@@ -108,7 +111,7 @@ private:
   int read_image_version(THD *thd);
   int take_facts_along(THD *thd, std::vector<std::vector<uchar>> *values, std::vector<ink_row> *facts);
   OwnedTable table;
-  const ink_tree *meta;
+  MetaTree meta;
   std::vector<const ink_tree *> trees;
   std::vector<uint> by_age;
   uint64 images;
@@ -124,7 +127,7 @@ private:
   std::atomic<uint64> changes, changes_since_sample;
   IndexValues values;
   int exports;
-  bool has_statistics, discarded;
+  bool has_statistics, discarded, is_kept_by_session;
   ink_table_estimates found_statistics;
   std::mutex mutex;
 };

@@ -137,7 +137,7 @@ int TableShare::statistics(THD *thd, ink_table_estimates *found)
     ink_error error;
     changes.store(0, std::memory_order_relaxed);
     ink_tree_estimates facts;
-    if (ink_estimate_table(this->table.get(), &found_statistics, &error) || ink_estimate_tree(meta, &facts, &error))
+    if (ink_estimate_table(this->table.get(), &found_statistics, &error) || ink_estimate_tree(meta.tree, &facts, &error))
       return handler_error(thd, error);
     /* The tree of facts is no index. */
     found_statistics.secondary_pages-= MY_MIN(facts.pages, found_statistics.secondary_pages);

@@ -205,6 +205,15 @@ int ink_open_watched(const char *directory, const ink_option *options, size_t op
                      ink_visit_progress visit, void *context, ink_database **database,
                      ink_error *error);
 
+/* A new database for scratch data, as temporary tables are. Nothing is synced and no log written,
+ * whatever a commit asks for; pages that do not fit into the buffer pool go to a file without a
+ * name in the folder (as a directory above; it must be there), which the system removes when the
+ * process ends, however that happens. It is gone when it is closed. Of the options only those count
+ * that are about memory, locks, the size of pages and how they are kept. It cannot be exported
+ * from. */
+int ink_open_scratch(const char *folder, const ink_option *options, size_t option_count,
+                     ink_database **database, ink_error *error);
+
 /* What closing does. What was committed is durable afterwards with each. */
 enum ink_shutdown {
   INK_SLOW = 0,     /* purges and rolls back what is left, then as INK_FAST */

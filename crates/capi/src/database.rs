@@ -127,6 +127,26 @@ pub unsafe extern "C" fn ink_open_watched(
     })
 }
 
+/// Makes a database for scratch data.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_open_scratch(
+    folder: *const c_char,
+    options: *const ink_option,
+    option_count: usize,
+    database: *mut *mut ink_database,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, || {
+        let database = raw::place(database)?;
+        let options = wanted(options, option_count)?;
+        let made = Database::scratch(raw::path(folder)?, options)?;
+        *database = raw::into_handle(ink_database(made));
+    })
+}
+
 /// The options of an opening.
 ///
 /// # Safety

@@ -38,6 +38,7 @@
 //! | load many rows | [`Transaction::insert_many`], [`Database::sorter`] |
 //! | wait less for the disk | [`Transaction::commit_with`], [`Transaction::commit_deferred`] |
 //! | test without a directory | [`Database::in_memory`], [`Database::temporary`] |
+//! | scratch data beside a database, as temporary tables are | [`Database::scratch`] |
 //! | see what goes on | [`Database::prometheus`], [`Database::durations`], [`Database::lock_waits`], [`Database::snapshots`] |
 //!
 //! `docs/cookbook.md` has recipes, `crates/inkstone/examples` whole programs (a job queue, an event

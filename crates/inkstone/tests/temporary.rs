@@ -1,4 +1,5 @@
-//! Databases that end with their process: in a directory that is removed, and in memory.
+//! Databases that end with their process: in a directory that is removed, in memory, and in a file
+//! without a name.
 
 mod common;
 
@@ -17,7 +18,11 @@ fn small() -> Options {
 }
 
 type Make = fn(Options) -> inkstone::Result<Database>;
-const MAKES: [Make; 2] = [Database::temporary, Database::in_memory];
+const MAKES: [Make; 3] = [Database::temporary, Database::in_memory, scratch];
+
+fn scratch(options: Options) -> inkstone::Result<Database> {
+    Database::scratch(std::env::temp_dir(), options)
+}
 
 fn count(db: &Database, table: &Table) -> usize {
     let txn = db.begin(Isolation::RepeatableRead).unwrap();
@@ -142,16 +147,40 @@ fn many_at_once_share_nothing() {
 }
 
 #[test]
-fn closing_one_in_memory_is_its_end() {
+fn closing_one_without_a_directory_is_its_end() {
     within(60, || {
-        let db = Database::in_memory(small()).unwrap();
+        for make in [Database::in_memory, scratch] {
+            let db = make(small()).unwrap();
+            let table = db.create_table("t", &[]).unwrap();
+            let clone = db.clone();
+            db.close().unwrap();
+            let begun = clone.begin(Isolation::RepeatableRead);
+            assert!(matches!(begun, Err(Error::Closed)));
+            drop((table, clone));
+            let db = make(small()).unwrap();
+            assert!(db.open_report().created && db.tables().unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_scratch_database_leaves_nothing_and_is_not_copied() {
+    within(60, || {
+        let folder = tempfile::tempdir().unwrap();
+        let db = Database::scratch(folder.path(), small()).unwrap();
         let table = db.create_table("t", &[]).unwrap();
-        let clone = db.clone();
-        db.close().unwrap();
-        let begun = clone.begin(Isolation::RepeatableRead);
-        assert!(matches!(begun, Err(Error::Closed)));
-        drop((table, clone));
-        let db = Database::in_memory(small()).unwrap();
-        assert!(db.open_report().created && db.tables().unwrap().is_empty());
+        let txn = db.begin(Isolation::RepeatableRead).unwrap();
+        for n in 0..20_000 {
+            txn.insert(&table, &key(n), &[7; 500]).unwrap();
+        }
+        txn.commit_with(Durability::Sync).unwrap();
+        let names = || std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(names(), 0);
+        let copy = tempfile::tempdir().unwrap();
+        let refused = db.checkpoint_to(copy.path());
+        assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
+        assert!(db.checkpoint().is_ok() && db.verify_table(&table).is_ok());
+        drop((table, db));
+        assert_eq!(names(), 0);
     });
 }

@@ -2,6 +2,7 @@
 //! kernel. A filter holds for the thread that sets it, and for good.
 
 use inkstone_io::posix::PosixVfs;
+use inkstone_io::scratch::ScratchVfs;
 use inkstone_io::{Create, OpenOptions, Vfs};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -53,6 +54,30 @@ fn space_is_made_of_zeroes_where_fallocate_is_forbidden() {
         let blocks = std::os::unix::fs::MetadataExt::blocks(&path.metadata().unwrap());
         assert!(blocks * 512 >= 3 << 20, "{blocks} blocks: there are holes");
     }
+}
+
+#[test]
+fn no_call_syncs() {
+    let folder = tempfile::tempdir().unwrap();
+    let without_sync = || {
+        let vfs = ScratchVfs::new(folder.path(), "log").unwrap();
+        let directory = vfs.open_directory(Path::new("/of"), Create::New).unwrap();
+        directory.subdirectory("log", Create::New).unwrap();
+        for name in ["file", "log/segment"] {
+            let file = directory.open(name, OPTIONS).unwrap();
+            file.allocate(0, 3 << 20).unwrap();
+            file.write_at(&[7; 5000], 0).unwrap();
+            file.sync_and_forget().unwrap();
+        }
+        directory.sync().unwrap();
+        directory.sync_file_system().unwrap();
+    };
+    let refuse = |call, work: &(dyn Fn() + Sync)| refusing(call, Vec::new(), libc::EIO, work);
+    refuse(libc::SYS_fdatasync, &|| {
+        refuse(libc::SYS_fsync, &|| {
+            refuse(libc::SYS_syncfs, &without_sync);
+        });
+    });
 }
 
 #[test]

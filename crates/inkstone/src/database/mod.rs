@@ -60,8 +60,8 @@ use crate::recovery::RedoLeft;
 use crate::rows::Table;
 use crate::sort::{SortFile, Sorter};
 use crate::store::SpaceFiles;
-use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::sync::{HashMap, Mutex, MutexGuard};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{HashMap, Mutex, MutexGuard, OnceLock};
 use crate::txn::Transaction;
 use crate::txn::core::Core;
 use crate::{Error, Result};
@@ -145,8 +145,8 @@ pub(crate) struct Inner {
     pub ddl: Mutex<()>,
     /// One copy of the database at a time. Latched before that of DDL.
     pub copying: Mutex<()>,
-    /// Its disk is in memory: no other process sees what is written there.
-    pub is_in_memory: AtomicBool,
+    /// Where it is, if it ends with the process.
+    pub unkept: OnceLock<temporary::Unkept>,
     pub references: references::References,
     pub checkpoints: checkpoint::Checkpoints,
     /// What this opening has left of redo.

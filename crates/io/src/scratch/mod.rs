@@ -6,7 +6,7 @@
 //! 1. No file of it has a name on the disk: however the process ends, the kernel takes back what it
 //!    has used. Tested by `nothing_has_a_name`.
 //! 2. Nothing is synced. Nothing survives, and no call waits for the device. Tested by
-//!    `a_database_asks_for_no_sync` of the engine.
+//!    `no_call_syncs`.
 //! 3. What was written is read, through every handle. Tested by `reads_see_writes`,
 //!    `what_was_given_back_is_not_read`.
 //! 4. [`File::allocate`] has the room on the disk when it returns; `StorageFull` comes there, and

@@ -24,12 +24,12 @@ mod target;
 pub use options::{CheckpointOptions, CheckpointProgress, CheckpointReport};
 
 use super::checkpoint::{CopyUnderWay, Occasion};
+use super::temporary::Unkept;
 use super::{Database, Inner};
 use crate::catalog::CATALOG_SPACE;
 use crate::log::LogCopy;
 use crate::paranoid::paranoid;
 use crate::store::{SpaceCopy, SpaceFile};
-use crate::sync::atomic::Ordering;
 use crate::sync::{Instant, MutexGuard, thread};
 use crate::unlogged::Unlogged;
 use crate::{Error, Result};
@@ -308,8 +308,13 @@ impl Drop for AllLogged<'_> {
 impl Inner {
     /// Where copies are made: of a database in memory, on the real file system.
     fn vfs_of_copies(&self) -> Result<Arc<dyn Vfs>> {
-        if !self.is_in_memory.load(Ordering::Relaxed) {
-            return Ok(self.vfs.clone());
+        match self.unkept.get() {
+            None => return Ok(self.vfs.clone()),
+            Some(Unkept::InMemory) => {}
+            Some(Unkept::Scratch) => {
+                let why = "a copy of a scratch database, whose log is not kept";
+                return Err(Error::Unsupported(why.to_owned()));
+            }
         }
         inkstone_io::default_vfs(BackendChoice::Auto)
             .map_err(|e| Error::Unsupported(format!("a copy on the file system: {e}")))

@@ -17,8 +17,8 @@ use crate::database::{Database, Inner};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoLeft;
 use crate::sort::SortFile;
-use crate::sync::atomic::{AtomicBool, AtomicU32};
-use crate::sync::{HashMap, Instant, Mutex};
+use crate::sync::atomic::AtomicU32;
+use crate::sync::{HashMap, Instant, Mutex, OnceLock};
 use crate::txn::Transaction;
 use crate::txn::core::Core;
 use inkstone_format::{Lsn, SpaceId};
@@ -119,7 +119,7 @@ impl Complete {
             references: References::default(),
             ddl: Mutex::new(()),
             copying: Mutex::new(()),
-            is_in_memory: AtomicBool::new(false),
+            unkept: OnceLock::new(),
             checkpoints: Checkpoints::new(parts.control, parts.run_start),
             redo_left: parts.left,
             recovery_listener: RecoveryListener::new(parts.report.recovered.as_ref()),
