@@ -87,7 +87,10 @@ int Session::begin_if_none(bool is_temporary)
     ordered= false;
     prepared= Prepared::not_yet;
   }
-  return part.begin(is_temporary ? temporary_database() : database, begun_at, interrupt.get(), thd);
+  /* Rows of temporary tables are changed by their session alone: it needs no snapshot of them that
+     would keep old versions of all sessions' rows, and no locks of gaps. */
+  return is_temporary ? part.begin(temporary_database(), INK_READ_COMMITTED, interrupt.get(), thd)
+                      : part.begin(database, begun_at, interrupt.get(), thd);
 }
 
 int Session::begin_statement(bool is_temporary)

@@ -29,6 +29,7 @@ mod missing;
 mod mtr;
 mod online;
 mod orphans;
+mod own_tables;
 mod packages;
 mod pair;
 mod partitioned;

@@ -9,7 +9,8 @@ use super::server::Server;
 use super::tree::{Configuration, Tree};
 use super::watching;
 use super::{
-    alter_matrix, idle, import, kills, missing, online, read_only, shutdown, wrong_indexes,
+    alter_matrix, idle, import, kills, missing, online, own_tables, read_only, shutdown,
+    wrong_indexes,
 };
 use inkstone_testkit::build::Result;
 use std::io::Read;
@@ -45,7 +46,7 @@ type Check = fn(&mut Server) -> Result<()>;
 const ONCE: [&str; 3] = ["alter_matrix", "online", "read_only"];
 
 /// What is looked at behind the files.
-const CHECKS: [(&str, Check); 13] = [
+const CHECKS: [(&str, Check); 14] = [
     ("databases", |server| check_databases(server)),
     ("status", |server| check_status(server)),
     ("watching", |server| watching::check(server)),
@@ -58,6 +59,7 @@ const CHECKS: [(&str, Check); 13] = [
     ("missing", missing::check),
     ("wrong_indexes", wrong_indexes::check),
     ("shutdown", shutdown::check),
+    ("own_tables", own_tables::check),
     ("read_only", read_only::check),
 ];
 

@@ -340,7 +340,10 @@ impl Node {
             return Ok(false);
         };
         let is_inside = number * UNIT + at + part.len() as u64 <= content.length;
-        match units.get(&number).filter(|unit| unit.is_written && is_inside) {
+        match units
+            .get(&number)
+            .filter(|unit| unit.is_written && is_inside)
+        {
             None => Ok(false),
             Some(unit) => self.room.write(unit.place, at, part).map(|()| true),
         }
@@ -379,7 +382,9 @@ impl Node {
             let is_written = false;
             units.insert(number, Unit { place, is_written });
         }
-        units.get_mut(&number).ok_or_else(|| ErrorKind::NotFound.into())
+        units
+            .get_mut(&number)
+            .ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     fn set_len(&self, length: u64) -> Result<()> {

@@ -95,8 +95,7 @@ impl Room {
     }
 
     pub fn read(&self, unit: u32, at: u64, buffer: &mut [u8]) -> Result<()> {
-        self.file
-            .read_exact_at(buffer, u64::from(unit) * UNIT + at)
+        self.file.read_exact_at(buffer, u64::from(unit) * UNIT + at)
     }
 
     pub fn write(&self, unit: u32, at: u64, bytes: &[u8]) -> Result<()> {

@@ -37,6 +37,8 @@ pub struct Generator {
     restart_at: Option<(u64, bool)>,
     transaction: Transaction,
     renamed: u32,
+    /// Every second table is temporary, if it can be.
+    temporary_tables: bool,
 }
 
 /// What the session has begun.
@@ -76,6 +78,7 @@ impl Generator {
             restart_at,
             transaction: Transaction::None,
             renamed: 0,
+            temporary_tables: case % 5 == 3 && topics.has(Topic::Temporary) && restart_at.is_none(),
         };
         generator.begin();
         generator
@@ -150,7 +153,9 @@ impl Generator {
         self.before = Some(self.tables.clone());
         self.renamed += 1;
         let name = format!("t{}", self.renamed);
-        let table = self.maker.table(&mut self.random, &name);
+        let mut table = self.maker.table(&mut self.random, &name);
+        table.temporary =
+            self.temporary_tables && self.renamed % 2 == 1 && table.partitioning.is_none();
         let definition = table.definition();
         let insert = self.maker.insert(&mut self.random, &table);
         self.tables.push(table);

@@ -58,6 +58,7 @@ impl Maker {
             columns: Vec::new(),
             keys: Vec::new(),
             partitioning: None,
+            temporary: false,
             options: String::new(),
         };
         for column in &from.columns {
@@ -223,6 +224,7 @@ impl Maker {
             columns: columns.into(),
             keys: Vec::new(),
             partitioning: None,
+            temporary: false,
             options: String::new(),
         };
         statements.push(Statement::exact(log.definition()));
@@ -403,6 +405,7 @@ fn create_like(random: &mut Random, tables: &mut Vec<Table>, name: &str) -> Vec<
     let statements = vec![Statement::exact(create), copy_rows(&from, name)];
     tables.push(Table {
         name: name.to_owned(),
+        temporary: false,
         ..from
     });
     statements
@@ -450,6 +453,7 @@ fn exchange(
     tables.push(Table {
         name: name.to_owned(),
         partitioning: None,
+        temporary: false,
         ..from
     });
     statements

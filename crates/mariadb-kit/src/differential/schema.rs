@@ -67,6 +67,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     pub keys: Vec<Key>,
     pub partitioning: Option<Partitioning>,
+    /// It is its session's own.
+    pub temporary: bool,
     pub options: String,
 }
 
@@ -153,8 +155,9 @@ impl Table {
             .keys
             .iter()
             .map(|key| tagged(key.tag, key.definition()));
+        let kind = if self.temporary { " TEMPORARY" } else { "" };
         let mut parts = vec![
-            text(format!("CREATE TABLE {} (", self.name)),
+            text(format!("CREATE{kind} TABLE {} (", self.name)),
             Sql::List(columns.chain(keys).collect()),
             text(format!(") {}", self.options)),
         ];
@@ -242,6 +245,7 @@ impl Maker {
             columns,
             keys: Vec::new(),
             partitioning: None,
+            temporary: false,
             options: self.options(random),
         };
         if self.topics.has(Topic::Generated) && random.chance(25) {

@@ -28,6 +28,8 @@ pub enum Topic {
     Restarts,
     /// Tables of Inkstone whose pages are placed or compressed
     Pages,
+    /// Temporary tables
+    Temporary,
     /// Cases of foreign keys
     ForeignKeys,
 }
