@@ -271,7 +271,11 @@ fn mutants(source: &str) -> BTreeSet<String> {
 const ENGINE: [&str; 3] = ["crates/inkstone/src", "crates/io/src", "crates/sync/src"];
 
 fn known() -> Known {
-    let tests = ["crates/inkstone/tests", "crates/io/tests", "crates/testkit/tests"];
+    let tests = [
+        "crates/inkstone/tests",
+        "crates/io/tests",
+        "crates/testkit/tests",
+    ];
     let mut known = Known::default();
     for (path, source) in sources(&ENGINE) {
         known.learn(&path, &source);

@@ -35,6 +35,7 @@ use crate::{
 };
 use parking_lot::{Mutex, RwLock};
 use room::{Room, UNIT};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -377,14 +378,14 @@ impl Node {
     }
 
     fn unit<'u>(&self, units: &'u mut BTreeMap<u64, Unit>, number: u64) -> Result<&'u mut Unit> {
-        if !units.contains_key(&number) {
-            let place = self.room.take(1)?[0];
-            let is_written = false;
-            units.insert(number, Unit { place, is_written });
+        match units.entry(number) {
+            Entry::Occupied(there) => Ok(there.into_mut()),
+            Entry::Vacant(new) => {
+                let place = self.room.take(1)?[0];
+                let is_written = false;
+                Ok(new.insert(Unit { place, is_written }))
+            }
         }
-        units
-            .get_mut(&number)
-            .ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     fn set_len(&self, length: u64) -> Result<()> {
