@@ -20,7 +20,7 @@
 //! Names are kept in memory alone. Nothing is unbuffered. Operations of a [`Batch`] run one after
 //! the other.
 //!
-//! Latches: `names`, a file's `content`, the `units` of the [`Room`], in this order; the second
+//! Latches: `names`, a file's `content`, the `units` of the room, in this order; the second
 //! is held while its file is read or written.
 
 mod room;

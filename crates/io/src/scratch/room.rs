@@ -17,7 +17,7 @@ pub(super) const UNIT: u64 = 16 << 10;
 /// So many units are asked of the disk at a time, where it has them.
 const GROWTH_UNITS: u32 = 64;
 
-/// See the [module](self).
+/// The file without a name; see above.
 #[derive(Debug)]
 pub(super) struct Room {
     file: File,
