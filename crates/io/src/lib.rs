@@ -22,9 +22,10 @@
 //!    of a file is `UnexpectedEof`. Tested by `reading_past_the_end_fails`,
 //!    `short_writes_go_on_where_they_stopped`, `short_reads_are_continued_until_the_stream_ends`.
 //!
-//! [`overlay`] keeps what is written in memory, [`scratch`] as long as the process lives. Three backends keep these promises: [`posix`]
-//! (pread, pwrite, fdatasync), [`uring`] (batches through io_uring), and [`sim`] (a disk in memory
-//! that forgets, tears and reorders what was not synced, and fails on command).
+//! [`overlay`] keeps what is written in memory, [`scratch`] as long as the process lives. Three
+//! backends keep these promises: [`posix`] (pread, pwrite, fdatasync), [`uring`] (batches through
+//! io_uring), and [`sim`] (a disk in memory that forgets, tears and reorders what was not synced, and
+//! fails on command).
 
 pub mod backend;
 pub mod buffer;
