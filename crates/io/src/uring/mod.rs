@@ -27,6 +27,7 @@
 //! broken link would cancel the sync. Both need the second phase anyway. A further system call
 //! costs about a microsecond, a sync hundreds.
 
+mod late;
 mod registered;
 
 use crate::buffer::{check_transfer, check_vectored};
@@ -40,6 +41,7 @@ use crate::{
 };
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, Probe, opcode, squeue};
+use late::LateBatch;
 use registered::Registered;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -100,14 +102,7 @@ impl Vfs for UringVfs {
     }
 
     fn batch(&self, depth: usize) -> Result<Box<dyn Batch>> {
-        let depth = depth.clamp(1, DEPTH_MAX);
-        Ok(Box::new(UringBatch {
-            ring: IoUring::new(depth.next_power_of_two() as u32)?,
-            depth,
-            patient: false,
-            broken: false,
-            registered: Registered::default(),
-        }))
+        Ok(Box::new(LateBatch::new(depth.clamp(1, DEPTH_MAX))))
     }
 
     fn name(&self) -> &'static str {
@@ -130,6 +125,18 @@ struct UringBatch {
     broken: bool,
     /// Below `ring`, so that the ring is dropped first (promise 3).
     registered: Registered,
+}
+
+impl UringBatch {
+    fn new(depth: usize) -> Result<Self> {
+        Ok(Self {
+            ring: IoUring::new(depth.next_power_of_two() as u32)?,
+            depth,
+            patient: false,
+            broken: false,
+            registered: Registered::default(),
+        })
+    }
 }
 
 impl Batch for UringBatch {

@@ -121,6 +121,19 @@ fn memory_outlives_its_buffer_while_a_ring_knows_it() {
     let handle = buffer.handle();
     batch.register(std::slice::from_ref(&handle));
     let start = handle.start();
+    // The ring is made now.
+    let options = OpenOptions {
+        create: Create::New,
+        read_only: false,
+        direct: false,
+        dsync: false,
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let file = vfs.open_file(&directory.path().join("f"), options).unwrap();
+    batch
+        .run(&mut [Op::Sync { file: &*file }])
+        .remove(0)
+        .unwrap();
     drop((buffer, handle));
     // This memory is not given out again as long as the batch is there.
     let others: Vec<_> = (0..8).map(|_| AlignedBuffer::zeroed(1 << 20)).collect();
