@@ -160,6 +160,11 @@ impl ControlFile {
         self.current.epoch + 1 + u64::from(self.other_was_lost)
     }
 
+    /// Whether no copy was lost when the file was opened: then there was none that is newer.
+    pub fn knows_the_newest(&self) -> bool {
+        !self.other_was_lost
+    }
+
     /// What the file says now.
     pub fn current(&self) -> &Control {
         &self.current

@@ -298,8 +298,9 @@ impl Inner {
             .directory
             .open(DUMP, options)
             .map_err(|e| Error::io("create", &path, e))?;
-        file.set_len(0)
-            .and_then(|()| file.write_at(&bytes, 0))
+        // Cut to nothing first, ext4 would write it out when it is closed.
+        file.write_at(&bytes, 0)
+            .and_then(|()| file.set_len(bytes.len() as u64))
             .map_err(|e| Error::io("write", &path, e))
     }
 

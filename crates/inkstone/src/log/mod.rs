@@ -164,6 +164,8 @@ pub struct LogParams {
     pub keep_from: Lsn,
     /// The log is begun. One that goes on opens on a full disk, too.
     pub is_new: bool,
+    /// It was closed in order, at `start_lsn`: all that there is of it is durable.
+    pub is_closed: bool,
 }
 
 /// The redo log of an open database. See the module.
@@ -763,6 +765,7 @@ impl LogParams {
             keep_from: self.keep_from.0,
             ahead,
             is_new: self.is_new,
+            is_closed: self.is_closed,
             files_max,
             capacity_bytes,
             lag_bytes: context_reach(capacity_bytes) + WRITE_BYTES,

@@ -25,6 +25,11 @@
 //! damage is found but for that in the last stretch, which `must_reach` covers after a checkpoint
 //! or a clean close.
 //!
+//! Where the control file says that the log was closed at *P* (`closed_at`), and no frame follows
+//! there, nothing more is searched for: the next opening of the database would have written its
+//! epoch to the control file before any log, and then a first frame at *P*
+//! (docs/decisions/0048). Tested by `a_closed_log_is_searched_no_further`.
+//!
 //! Bytes are read past the page cache where that can be: what a failed sync of an earlier process
 //! left there is no log (docs/decisions/0012).
 //!
@@ -70,6 +75,8 @@ pub struct ReadParams {
     pub newest_epoch: u64,
     /// The log is known to have been durable up to here.
     pub must_reach: Lsn,
+    /// The log was closed here: nothing was logged behind it that the control file does not know.
+    pub closed_at: Option<Lsn>,
 }
 
 impl ReadParams {
@@ -83,6 +90,7 @@ impl ReadParams {
             epoch: control.scan_start_epoch,
             newest_epoch: control.epoch,
             must_reach: control.known_durable_lsn,
+            closed_at: None,
         }
     }
 }
@@ -275,7 +283,9 @@ impl LogReader {
                 "no frame at LSN {at}: {why}; the control file says that the log was durable up to LSN {known}"
             )));
         }
-        match self.search()? {
+        let is_closed = self.params.closed_at == Some(Lsn(at));
+        let proof = if is_closed { None } else { self.search()? };
+        match proof {
             None => self.source.check_behind(at / self.params.segment_bytes),
             Some(proof) => Err(self.damage(format!(
                 "no frame at LSN {at}: {why}; the frame at LSN {} (epoch {}) says that the log was durable up to LSN {}",

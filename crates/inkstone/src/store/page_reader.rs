@@ -46,6 +46,10 @@ impl PageReaders {
         store: &FilePageStore,
         pages: &mut [(PageId, &mut [u8])],
     ) -> Vec<Result<()>> {
+        if let [(id, bytes)] = pages {
+            // Nothing is read beside it: it needs no queue.
+            return vec![store.read(*id, bytes)];
+        }
         let idle = self.idle.lock().pop();
         let reader = idle.map_or_else(|| PageReader::new(store), Ok);
         let Ok(mut reader) = reader else {

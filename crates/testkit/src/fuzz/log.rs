@@ -188,6 +188,7 @@ fn log(data: &[u8]) {
         epoch: 1,
         newest_epoch: log.epoch,
         must_reach: Lsn(must_reach),
+        closed_at: None,
     };
     let (read, result) = read(params);
     if let Err(error) = &result {

@@ -119,6 +119,7 @@ impl Foundation {
             options: options.log,
             keep_from: control.scan_start_lsn,
             is_new: start.is_new,
+            is_closed: start.is_closed,
         };
         let log = Log::open(params, self.site.counters.clone(), self.site.poison.clone())?;
         let fresh = self.pool_log.log.set(log.clone()).is_ok();
@@ -160,4 +161,6 @@ pub(super) struct LogStart {
     pub end_block: Vec<u8>,
     /// There is no log so far.
     pub is_new: bool,
+    /// It was closed in order, and ends where that was.
+    pub is_closed: bool,
 }

@@ -89,6 +89,10 @@ pub(super) struct Ownership {
     pub old: Control,
     /// What it will say before anything else is changed: the next epoch.
     pub new: Control,
+    /// The database was closed in order, and no opening has changed anything since: both copies of
+    /// the control file can be read, and the newer one says so. Then all that it is made of is
+    /// durable, the log ends where the file says, and no page is torn.
+    pub was_closed: bool,
     pub locks: Locks,
 }
 
@@ -181,6 +185,7 @@ impl Locked {
             site,
             report,
             ownership: Ownership {
+                was_closed: old.clean_shutdown && file.knows_the_newest(),
                 file,
                 old,
                 new,

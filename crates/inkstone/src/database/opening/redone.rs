@@ -72,6 +72,9 @@ impl Repaired<'_> {
                 lsn: outcome.end,
                 end_block: self.log.end_block().to_vec(),
                 is_new: false,
+                // A commit beside the close would have gone on behind its end.
+                is_closed: self.ownership.was_closed
+                    && outcome.end == self.ownership.old.known_durable_lsn,
             },
             outcome,
             torn_pages: self.torn_pages,

@@ -49,9 +49,15 @@ impl<'a> Scanned<'a> {
     }
 
     fn write_epoch_and_repair(&mut self) -> Result<RepairReport> {
-        let Ownership { file, old, new, .. } = &mut self.ownership;
+        let Ownership {
+            file,
+            old,
+            new,
+            was_closed,
+            ..
+        } = &mut self.ownership;
         let (site, files) = (&self.foundation.site, &self.foundation.files);
-        finish_creation(&*site.directory, &site.poison)?;
+        finish_creation(&*site.directory, *was_closed, &site.poison)?;
         let (uuid, checkpoint) = (new.uuid, new.checkpoint_lsn);
         let log_end = self.gathered.log_end();
         let lost = files
@@ -65,6 +71,10 @@ impl<'a> Scanned<'a> {
             new.epoch
         );
         file.write(new)?;
+        if *was_closed {
+            // No page is torn, and a copy below the checkpoint is never used.
+            return Ok(RepairReport::default());
+        }
         repair(&*site.directory, files, uuid, checkpoint)
     }
 }

@@ -31,7 +31,6 @@ use crate::store::{
     parse_space_file_name,
 };
 use crate::{Error, Result};
-use inkstone_format::control::Control;
 use inkstone_format::segment::parse_segment_file_name;
 use inkstone_io::{Create, Directory, ErrorKind, OpenOptions};
 use std::sync::Arc;
@@ -55,10 +54,11 @@ impl Locked {
         let directory = &*self.site.directory;
         let store = &self.site.options.store;
         let Ownership { old, new, .. } = &self.ownership;
-        if !old.clean_shutdown {
+        if !self.ownership.was_closed {
             settle(directory, store.flush_method.is_direct())?;
         }
-        let log = read_params(directory, new)?;
+        let mut log = ReadParams::of(new, log_directory(directory, Create::Never)?);
+        log.closed_at = self.ownership.was_closed.then_some(old.known_durable_lsn);
         let doublewrite = check_files(directory, old, &files, &log)?;
         Ok(Settled {
             log,
@@ -69,11 +69,6 @@ impl Locked {
             ownership: self.ownership,
         })
     }
-}
-
-fn read_params(directory: &dyn Directory, control: &Control) -> Result<ReadParams> {
-    let log = log_directory(directory, Create::Never)?;
-    Ok(ReadParams::of(control, log))
 }
 
 /// What can be read of log, tablespaces, doublewrite file and page LSN map from here on survives

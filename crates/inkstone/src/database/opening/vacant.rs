@@ -76,6 +76,7 @@ impl Vacant {
             lsn: control.checkpoint_lsn,
             end_block: Vec::new(),
             is_new: true,
+            is_closed: false,
         };
         let core = foundation.open_log(&control, start, control.next_trx_id)?;
         let file = foundation
@@ -245,11 +246,18 @@ fn remove_marker(directory: &dyn Directory) -> Result<()> {
 }
 
 /// The names of the database's files are durable, also where a process was killed that had just
-/// created it, and no marker is left by which its files could be taken for rubbish.
-pub(super) fn finish_creation(directory: &dyn Directory, poison: &Poison) -> Result<()> {
+/// created it, and no marker is left by which its files could be taken for rubbish. `was_closed`:
+/// it was in use since, and closed in order.
+pub(super) fn finish_creation(
+    directory: &dyn Directory,
+    was_closed: bool,
+    poison: &Poison,
+) -> Result<()> {
     let unsynced = |e| poison.set(Error::io("sync", directory.path(), e));
     let marker = || directory.path_of(CREATING);
-    directory.sync().map_err(unsynced)?;
+    if !was_closed {
+        directory.sync().map_err(unsynced)?;
+    }
     let left = directory.exists(CREATING);
     if left.map_err(|e| Error::io("look for", &marker(), e))? {
         directory

@@ -38,8 +38,8 @@ use crate::counters::{Counter, Counters};
 use crate::mutants::{self, Mutant};
 use crate::paranoid::{Check, Checked, MANY, paranoid};
 use crate::poison::Poison;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, OnceLock};
 use crate::{Error, Result};
 use inkstone_format::Corrupt;
 use inkstone_format::segment::{
@@ -75,6 +75,8 @@ pub(super) struct SegmentParams {
     pub ahead: u64,
     /// The log is begun: it needs all of them.
     pub is_new: bool,
+    /// It was closed in order, and ends where that was: nothing in it is unsynced.
+    pub is_closed: bool,
     /// Files that there may be.
     pub files_max: u64,
     /// Bytes of log that are kept (`log_file_size`).
@@ -115,18 +117,18 @@ enum Source {
 /// What the header of a segment's file says, or what is wrong with it.
 type Header = std::result::Result<SegmentHeader, Corrupt>;
 
-/// A segment that is open, in both ways in which it is written.
-#[derive(Clone, Debug)]
+/// The files of a segment that is written, each opened when it is first used.
+#[derive(Debug, Default)]
 struct Live {
     /// As the options say: past the page cache, say, and durable when it returns.
-    file: Arc<dyn File>,
+    file: OnceLock<Arc<dyn File>>,
     /// Through the page cache: what the operating system has is all that is wanted.
-    cached: Arc<dyn File>,
+    cached: OnceLock<Arc<dyn File>>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    live: BTreeMap<u64, Live>,
+    live: BTreeMap<u64, Arc<Live>>,
     old: BTreeSet<u64>,
 }
 
@@ -186,7 +188,9 @@ impl Segments {
             segments.bound.store(left + 2, Ordering::Release);
         }
         segments.make_through(current + segments.params.ahead, start)?;
-        segments.seal_end(start, end_block)?;
+        if !segments.params.is_closed {
+            segments.seal_end(start, end_block)?;
+        }
         Ok(segments)
     }
 
@@ -207,12 +211,15 @@ impl Segments {
                 }
                 // Recovery took these bytes as log; they may come from a process that was killed
                 // before it synced them. Pages will be written on their strength.
-                self.sync_file(&*self.open_file(number, false)?)?;
+                if !self.params.is_closed {
+                    self.sync_file(&*self.open_file(number, false)?)?;
+                }
                 self.table.lock().old.insert(number);
             } else if self.adopt_one(number, start)? {
-                let live = self.open_live(number)?;
-                self.sync_file(&*live.file)?;
-                self.table.lock().live.insert(number, live);
+                if !self.params.is_closed {
+                    self.sync_file(&*self.open_file(number, false)?)?;
+                }
+                self.table.lock().live.insert(number, Arc::default());
             }
         }
         Ok(())
@@ -282,7 +289,8 @@ impl Segments {
         }
     }
 
-    /// Makes the end that recovery found durable, by zeroing the rest of its block. Otherwise a
+    /// Makes the end that recovery found durable, by zeroing the rest of its block. (Not behind an
+    /// orderly close: no frame was begun behind that end.) Otherwise a
     /// torn frame that stands there could become whole again: when the log is written on, that is
     /// lost but for a later block, and this block happens to hold the bytes that the torn frame
     /// lacked (padding is alike everywhere). A transaction that was seen to be gone would come
@@ -366,11 +374,22 @@ impl Segments {
         self.open_name(&segment_file_name(number), Create::Never, dsync)
     }
 
-    fn open_live(&self, number: u64) -> Result<Live> {
-        let file = self.open_file(number, self.params.dsync)?;
-        if !self.has_cached() {
-            let cached = file.clone();
-            return Ok(Live { file, cached });
+    /// The file of a live segment, opened if need be.
+    fn open_live(&self, number: u64, live: &Live, cached: bool) -> Result<Arc<dyn File>> {
+        // Also where only the other one is written: it is the one that is synced.
+        if live.file.get().is_none() {
+            let opened = self.open_file(number, self.params.dsync)?;
+            live.file.get_or_init(|| opened);
+        }
+        let (false, Some(file)) = (cached && self.has_cached(), live.file.get()) else {
+            return self.open_cached(number, live);
+        };
+        Ok(file.clone())
+    }
+
+    fn open_cached(&self, number: u64, live: &Live) -> Result<Arc<dyn File>> {
+        if let Some(file) = live.cached.get() {
+            return Ok(file.clone());
         }
         let through_cache = OpenOptions {
             create: Create::Never,
@@ -378,8 +397,8 @@ impl Segments {
             direct: false,
             dsync: false,
         };
-        let cached = self.open_with(&segment_file_name(number), through_cache)?;
-        Ok(Live { file, cached })
+        let opened = self.open_with(&segment_file_name(number), through_cache)?;
+        Ok(live.cached.get_or_init(|| opened).clone())
     }
 
     /// Whether writing through the page cache differs from what the options say.
@@ -398,17 +417,16 @@ impl Segments {
     /// The file of a live segment, to be written through the page cache or as the options say;
     /// makes it if that was not done in time. The log is durable up to `durable`.
     pub(super) fn file(&self, number: u64, durable: u64, cached: bool) -> Result<Arc<dyn File>> {
-        let of = |live: &Live| if cached { &live.cached } else { &live.file }.clone();
-        if let Some(live) = self.table.lock().live.get(&number) {
-            return Ok(of(live));
+        if let Some(live) = self.find_live(number) {
+            return self.open_live(number, &live, cached);
         }
         let _upkeep = self.upkeep.lock();
         self.demote(durable);
         while self.last.load(Ordering::Acquire) < number {
             self.make_next()?;
         }
-        match self.table.lock().live.get(&number) {
-            Some(live) => Ok(of(live)),
+        match self.find_live(number) {
+            Some(live) => self.open_live(number, &live, cached),
             None => crate::error::broken_invariant(
                 format_args!("segment {number:x} is not live"),
                 file!(),
@@ -417,14 +435,19 @@ impl Segments {
         }
     }
 
+    fn find_live(&self, number: u64) -> Option<Arc<Live>> {
+        self.table.lock().live.get(&number).cloned()
+    }
+
     /// The files that hold `[from, to)`, without those that were closed since because they are
-    /// wholly durable.
+    /// wholly durable, and those that nothing was written to.
     pub(super) fn live(&self, from: u64, to: u64) -> Vec<Arc<dyn File>> {
         paranoid!(from <= to, "segments from LSN {from} to {to}");
         let range = self.number(from)..=self.number(to.saturating_sub(1).max(from));
         let table = self.table.lock();
         let live = table.live.range(range);
-        live.map(|(_, live)| live.file.clone()).collect()
+        live.filter_map(|(_, live)| live.file.get().cloned())
+            .collect()
     }
 
     /// Makes what is missing of the segments from that of `start` to `wanted`.
@@ -522,8 +545,7 @@ impl Segments {
         }
         self.rename(PREPARE, &segment_file_name(number))?;
         self.sync_directory(&*self.params.directory)?;
-        let live = self.open_live(number)?;
-        let before = self.table.lock().live.insert(number, live);
+        let before = self.table.lock().live.insert(number, Arc::default());
         paranoid!(before.is_none(), "segment {number:x} was made twice");
         self.counters.add(
             match source {

@@ -37,6 +37,7 @@ fn params(vfs: &MemoryVfs) -> LogParams {
         },
         keep_from: Lsn(0),
         is_new: true,
+        is_closed: false,
     }
 }
 
@@ -82,6 +83,7 @@ fn read_params(vfs: &MemoryVfs, newest_epoch: u64) -> ReadParams {
         epoch: 1,
         newest_epoch,
         must_reach: Lsn(0),
+        closed_at: None,
     }
 }
 

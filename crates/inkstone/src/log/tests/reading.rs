@@ -464,3 +464,40 @@ fn what_looks_like_frames_is_not_read_again_and_again() {
     let bytes_read = vfs.faults.bytes_read.load(Ordering::SeqCst);
     assert!(bytes_read <= 4 * log as u64, "{bytes_read} of {log}");
 }
+
+/// Where a log was closed, only a frame that follows right there says that it was not. What lies
+/// further on is not read: no log can be there.
+#[test]
+fn a_closed_log_is_searched_no_further() {
+    let (vfs, ends) = written(40, 3000);
+    let closed_at = ends[19];
+    let read_closed = |vfs: &MemoryVfs, at: u64| {
+        read(ReadParams {
+            must_reach: Lsn(at),
+            closed_at: Some(Lsn(at)),
+            ..read_params(vfs, 1)
+        })
+    };
+    // A commit beside the close: the log goes on there, and ends where that is proven.
+    let (frames, end) = read_closed(&vfs, closed_at).unwrap();
+    assert_eq!((frames.len(), end.0), (40, ends[39]));
+    // Damage behind it is found, as ever.
+    let (path, at) = byte_at(ends[24] + 100);
+    vfs.edit(&path, |bytes| bytes[at] ^= 1);
+    corruption(read_closed(&vfs, closed_at));
+    // Before it, too.
+    let (path, at) = byte_at(ends[9] + 100);
+    vfs.edit(&path, |bytes| bytes[at] ^= 1);
+    corruption(read_closed(&vfs, closed_at));
+    // Frames behind a gap are none of this log, where it was closed before the gap.
+    let (vfs, ends) = written(40, 3000);
+    let (path, at) = byte_at(ends[19] + 100);
+    vfs.edit(&path, |bytes| bytes[at] ^= 1);
+    corruption(read(read_params(&vfs, 1)));
+    let (frames, end) = read_closed(&vfs, ends[19]).unwrap();
+    assert_eq!((frames.len(), end.0), (20, ends[19]));
+    // Nor does it end before where it was closed.
+    let (path, at) = byte_at(ends[18] + 100);
+    vfs.edit(&path, |bytes| bytes[at] ^= 1);
+    corruption(read_closed(&vfs, ends[19]));
+}

@@ -121,6 +121,7 @@ impl Open {
             },
             keep_from: Lsn(0),
             is_new: true,
+            is_closed: false,
         };
         let log = Log::open(params, self.counters.clone(), self.poison.clone()).unwrap();
         let _ = self.late.0.set(log.clone());
@@ -189,6 +190,7 @@ fn source(vfs: &SimVfs, must_reach: Lsn) -> LogSource {
         epoch: 1,
         newest_epoch: 2,
         must_reach,
+        closed_at: None,
     })
     .unwrap()
 }
