@@ -179,7 +179,12 @@ impl LogShared {
                 self.background.nudge();
                 return Err(error);
             }
+            self.segments.want();
+            let was_unused = self.segments.is_unused();
             self.maintain(reserved)?;
+            if was_unused {
+                self.background.nudge();
+            }
             let reserved = self.reserved.load(Ordering::Acquire);
             if !self.segments.has_room(reserved) && !self.segments.wants_upkeep(reserved) {
                 self.full.call();

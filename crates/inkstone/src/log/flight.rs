@@ -74,6 +74,11 @@ impl LogShared {
         let durable = self.durable.load(Ordering::Acquire);
         let mut pieces: Vec<Piece<'a>> = Vec::with_capacity(2);
         let mut at = from;
+        let to = from
+            + buffers
+                .iter()
+                .map(|buffer| buffer.len() as u64)
+                .sum::<u64>();
         for mut buffer in buffers {
             paranoid!(
                 at.is_multiple_of(BLOCK) && buffer.len().is_multiple_of(LOG_BLOCK),
@@ -84,11 +89,14 @@ impl LogShared {
                 let number = self.segments.number(at);
                 let room = self.segments.segment_bytes() - at % self.segments.segment_bytes();
                 let (part, rest) = buffer.split_at(buffer.len().min(room as usize));
+                let segment_end = at + room;
                 match pieces.last_mut() {
                     Some(piece) if piece.number == number => piece.buffers.push(part),
                     _ => pieces.push(Piece {
                         number,
-                        file: self.segments.file(number, durable, cached)?,
+                        file: self
+                            .segments
+                            .file(number, to.min(segment_end), durable, cached)?,
                         offset: self.segments.offset(at),
                         buffers: vec![part],
                     }),

@@ -166,6 +166,9 @@ pub struct LogParams {
     pub is_new: bool,
     /// It was closed in order, at `start_lsn`: all that there is of it is durable.
     pub is_closed: bool,
+    /// Until [`Log::prepare`] wants room a new log, or one that was closed so, may be a part of its
+    /// first segment.
+    pub may_be_unused: bool,
 }
 
 /// The redo log of an open database. See the module.
@@ -545,6 +548,11 @@ impl Log {
         }
     }
 
+    /// Whether no statement has logged anything since the database was created.
+    pub fn is_unused(&self) -> bool {
+        self.shared.segments.is_unused()
+    }
+
     /// Whether [`Log::prepare`] would succeed as things are: for work that can as well be left.
     pub fn has_room(&self) -> bool {
         let log = &*self.shared;
@@ -766,6 +774,7 @@ impl LogParams {
             ahead,
             is_new: self.is_new,
             is_closed: self.is_closed,
+            may_be_unused: self.may_be_unused && (self.is_new || self.is_closed),
             files_max,
             capacity_bytes,
             lag_bytes: context_reach(capacity_bytes) + WRITE_BYTES,

@@ -26,6 +26,10 @@ pub fn run(core: &Arc<Core>) -> Result<usize> {
     core.storage.poison.check()?;
     let _one_round = core.purging.lock();
     let finished = core.finish_rollbacks();
+    if core.storage.log.is_unused() {
+        // Nor has anything been written that could be purged.
+        return finished.map(|_| 0);
+    }
     // On a full disk what is left of the log is for rollbacks: here, and at each row.
     core.storage.log.prepare()?;
     core.versions.seal_idle();

@@ -68,6 +68,7 @@ mod space_files;
 mod table_file;
 
 pub(crate) use copying::SpaceCopy;
+pub(crate) use doublewrite::create_first;
 pub use doublewrite::{
     AREAS, BATCH_PAGES, DOUBLEWRITE_FILE, DoublewriteFile, DoublewriteFound, check_doublewrite,
 };

@@ -1,7 +1,7 @@
 //! [`FilePageStore`]: pages in tablespace files, protected as the option `doublewrite` says.
 
 use super::StoreOptions;
-use super::doublewrite::DoublewriteFile;
+use super::doublewrite::Copies;
 use super::page_reader::PageReaders;
 use super::page_writer::FilePageWriter;
 use super::space_file::SpaceFile;
@@ -26,10 +26,7 @@ pub(crate) enum Protection {
     /// Untorn writes.
     Atomic,
     /// Copies; fresh pages without one if `skip_fresh`.
-    Copies {
-        file: Arc<DoublewriteFile>,
-        skip_fresh: bool,
-    },
+    Copies { file: Arc<Copies>, skip_fresh: bool },
 }
 
 /// The store of an open database. Made after [`repair`](super::repair()) has run.
@@ -48,7 +45,7 @@ impl FilePageStore {
     /// `doublewrite=on` the doublewrite file in `directory` is opened, or created.
     pub fn new(
         vfs: Arc<dyn Vfs>,
-        directory: &dyn Directory,
+        directory: Arc<dyn Directory>,
         uuid: [u8; 16],
         options: StoreOptions,
         spaces: Arc<SpaceFiles>,
@@ -65,7 +62,7 @@ impl FilePageStore {
             Doublewrite::Off => Protection::Off,
             Doublewrite::Atomic => Protection::Atomic,
             Doublewrite::On => Protection::Copies {
-                file: DoublewriteFile::open(
+                file: Copies::open(
                     directory,
                     uuid,
                     options.page_size,
@@ -167,7 +164,7 @@ impl FilePageStore {
         let Protection::Copies { file: copies, .. } = &self.protection else {
             return Ok(());
         };
-        if copies.read_copy(id, newest, buffer)? {
+        if copies.file().read_copy(id, newest, buffer)? {
             file.write_raw_page(id.page, buffer)?;
             file.sync()?;
         }

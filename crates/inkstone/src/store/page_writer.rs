@@ -10,7 +10,7 @@
 //! can be torn after all, one whose write in place failed can be mended after a crash only if the
 //! log initialises it; while the process lives it is in memory.
 
-use super::doublewrite::{Area, DoublewriteFile};
+use super::doublewrite::{Area, DoublewriteFile, InUse};
 use super::page_store::Protection;
 use super::placed::Placing;
 use super::space_file::SpaceFile;
@@ -41,6 +41,8 @@ const ATOMIC_BATCH_PAGES: usize = 128;
 pub(crate) struct FilePageWriter {
     spaces: Arc<SpaceFiles>,
     protection: Protection,
+    /// While pages are written that need copies.
+    copies: Option<InUse>,
     batch: Box<dyn Batch>,
     /// With untorn writes: adjacent pages in one piece, as the kernel takes an untorn write from
     /// one buffer only.
@@ -211,6 +213,7 @@ impl FilePageWriter {
         Ok(Self {
             spaces,
             protection,
+            copies: None,
             batch,
             gather: AlignedBuffer::zeroed(gather_bytes),
             images: AlignedBuffer::zeroed(0),
@@ -283,9 +286,15 @@ impl FilePageWriter {
     /// The doublewrite file, if copies are kept there.
     fn keeping(&self) -> Option<Arc<DoublewriteFile>> {
         match &self.protection {
-            Protection::Copies { file, .. } if file.keeps_any() => Some(file.clone()),
+            Protection::Copies { file, .. } => Some(file.file()).filter(|file| file.keeps_any()),
             _ => None,
         }
+    }
+
+    /// The doublewrite file that is in use.
+    fn copies(&self) -> Result<&Arc<DoublewriteFile>> {
+        let none = || Error::Unsupported("there is no doublewrite file".to_owned());
+        self.copies.as_ref().map(InUse::file).ok_or_else(none)
     }
 
     /// Writes pages with kept copies, and returns the others that can be written now.
@@ -330,11 +339,12 @@ impl FilePageWriter {
         match &self.protection {
             Protection::Off => targets.len(),
             Protection::Atomic => targets.len().min(ATOMIC_BATCH_PAGES),
-            Protection::Copies { file, .. } => {
+            Protection::Copies { .. } => {
                 let mut copies = 0;
+                let most = self.copies().map_or(usize::MAX, |file| file.batch_pages());
                 let full = targets.iter().position(|target| {
                     copies += usize::from(self.needs_copy(target));
-                    copies > file.batch_pages()
+                    copies > most
                 });
                 full.unwrap_or(targets.len())
             }
@@ -377,11 +387,7 @@ impl FilePageWriter {
 
     /// Makes durable copies of the pages.
     fn make_copies(&mut self, pages: &[&PageImage<'_>]) -> Result<Area> {
-        let Protection::Copies { file, .. } = &self.protection else {
-            return Err(Error::Unsupported(
-                "there is no doublewrite file".to_owned(),
-            ));
-        };
+        let file = self.copies()?;
         paranoid!(
             !pages.is_empty() && pages.len() <= file.batch_pages(),
             "copies of {} pages are made at once, of {} at most",
@@ -669,7 +675,25 @@ impl PageWriter for FilePageWriter {
             stamp_checksum(page.bytes);
         }
         self.refusal = None;
+        let written = self.write_stamped(pages);
+        self.copies = None;
+        written?;
+        self.refusal.take().map_or(Ok(()), Err)
+    }
+
+    fn register(&mut self, memory: MemoryHandle) {
+        self.batch.register(&[memory, self.gather.handle()]);
+    }
+}
+
+impl FilePageWriter {
+    fn write_stamped(&mut self, pages: &[PageImage<'_>]) -> Result<()> {
         let targets = self.targets(pages)?;
+        if let Protection::Copies { file, .. } = &self.protection
+            && targets.iter().any(|target| self.needs_copy(target))
+        {
+            self.copies = Some(file.begin()?);
+        }
         let targets = self.write_kept(targets)?;
         let mut rest = &targets[..];
         while !rest.is_empty() {
@@ -682,11 +706,7 @@ impl PageWriter for FilePageWriter {
             self.write_batch(batch)?;
             rest = later;
         }
-        self.refusal.take().map_or(Ok(()), Err)
-    }
-
-    fn register(&mut self, memory: MemoryHandle) {
-        self.batch.register(&[memory, self.gather.handle()]);
+        Ok(())
     }
 }
 

@@ -60,7 +60,7 @@ impl Foundation {
         );
         let store = FilePageStore::new(
             site.vfs.clone(),
-            &*site.directory,
+            site.directory.clone(),
             control.uuid,
             options.store,
             files.clone(),
@@ -120,6 +120,7 @@ impl Foundation {
             keep_from: control.scan_start_lsn,
             is_new: start.is_new,
             is_closed: start.is_closed,
+            may_be_unused: true,
         };
         let log = Log::open(params, self.site.counters.clone(), self.site.poison.clone())?;
         let fresh = self.pool_log.log.set(log.clone()).is_ok();

@@ -8,11 +8,11 @@ use super::report::OpenReport;
 use crate::btree::Tree;
 use crate::catalog::{CATALOG_SPACE, CATALOG_TREE};
 use crate::control::ControlFile;
-use crate::options::Options;
+use crate::options::{Doublewrite, Options};
 use crate::paranoid::paranoid;
 use crate::poison::Poison;
 use crate::space::{SYSTEM_PAGES, Space};
-use crate::store::{Placement, parse_space_file_name};
+use crate::store::{Placement, create_first, parse_space_file_name};
 use crate::sync::random_bits;
 use crate::{Error, Result};
 use inkstone_format::control::Control;
@@ -67,6 +67,16 @@ impl Vacant {
         };
         let control = first_control(&site.options);
         let files = site.space_files()?;
+        if site.options.store.doublewrite == Doublewrite::On {
+            let store = &site.options.store;
+            create_first(
+                &*site.directory,
+                control.uuid,
+                store.page_size,
+                store.flush_method,
+                &site.poison,
+            )?;
+        }
         let foundation = Foundation::new(site, files, &control)?;
         foundation
             .files

@@ -51,6 +51,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 mod reserve;
+mod unused;
 
 pub(crate) use reserve::PROMISE_UNIT;
 use reserve::Reserve;
@@ -77,6 +78,8 @@ pub(super) struct SegmentParams {
     pub is_new: bool,
     /// It was closed in order, and ends where that was: nothing in it is unsynced.
     pub is_closed: bool,
+    /// Until a statement wants room the log may be a part of its first segment.
+    pub may_be_unused: bool,
     /// Files that there may be.
     pub files_max: u64,
     /// Bytes of log that are kept (`log_file_size`).
@@ -94,6 +97,10 @@ pub(super) struct Segments {
     upkeep: Mutex<()>,
     /// Every segment from the durable one up to this exists.
     last: AtomicU64,
+    /// Blocks are written up to here, in whole segments but for the one of a log that is unused.
+    end: AtomicU64,
+    /// A statement has wanted room.
+    is_wanted: AtomicBool,
     keep_from: AtomicU64,
     /// Files that there may be now: more than `files_max` only while more are needed that an
     /// earlier run, with other options or of an earlier build, has left.
@@ -173,6 +180,8 @@ impl Segments {
             table: Checked::default(),
             upkeep: Mutex::default(),
             last: AtomicU64::new(current),
+            end: AtomicU64::new(0),
+            is_wanted: AtomicBool::new(!params.may_be_unused),
             keep_from: AtomicU64::new(params.keep_from),
             bound: AtomicU64::new(params.files_max),
             is_paced: AtomicBool::new(false),
@@ -187,7 +196,12 @@ impl Segments {
         if left > segments.params.files_max {
             segments.bound.store(left + 2, Ordering::Release);
         }
-        segments.make_through(current + segments.params.ahead, start)?;
+        let ahead = if segments.begins_unused(start)? {
+            0
+        } else {
+            segments.params.ahead
+        };
+        segments.make_through(current + ahead, start)?;
         if !segments.params.is_closed {
             segments.seal_end(start, end_block)?;
         }
@@ -270,7 +284,7 @@ impl Segments {
         match checked {
             Ok(()) => {
                 let full = self.file_bytes();
-                if len < full {
+                if len < full && !(needed && self.params.is_closed) {
                     self.write_zeroes(&*file, len / LOG_BLOCK as u64 * LOG_BLOCK as u64)?;
                 }
                 Ok(true)
@@ -304,8 +318,9 @@ impl Segments {
         );
         let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
         block[..prefix.len()].copy_from_slice(prefix);
-        let file = self.file(number, 0, false)?;
-        file.write_at(&block, self.offset(start - prefix.len() as u64))
+        let at = start - prefix.len() as u64;
+        let file = self.file(number, at + LOG_BLOCK as u64, 0, false)?;
+        file.write_at(&block, self.offset(at))
             .map_err(|e| self.poison.set(Error::io("write", file.path(), e)))?;
         self.sync_file(&*file)
     }
@@ -414,17 +429,26 @@ impl Segments {
         self.poison.sync(directory.path(), || directory.sync())
     }
 
-    /// The file of a live segment, to be written through the page cache or as the options say;
-    /// makes it if that was not done in time. The log is durable up to `durable`.
-    pub(super) fn file(&self, number: u64, durable: u64, cached: bool) -> Result<Arc<dyn File>> {
-        if let Some(live) = self.find_live(number) {
+    /// The file of a live segment, to be written up to LSN `to`, through the page cache or as the
+    /// options say; makes it if that was not done in time. The log is durable up to `durable`.
+    pub(super) fn file(
+        &self,
+        number: u64,
+        to: u64,
+        durable: u64,
+        cached: bool,
+    ) -> Result<Arc<dyn File>> {
+        let is_there = to <= self.end.load(Ordering::Acquire);
+        if let Some(live) = self.find_live(number).filter(|_| is_there) {
             return self.open_live(number, &live, cached);
         }
         let _upkeep = self.upkeep.lock();
         self.demote(durable);
+        self.want();
         while self.last.load(Ordering::Acquire) < number {
             self.make_next()?;
         }
+        self.complete()?;
         match self.find_live(number) {
             Some(live) => self.open_live(number, &live, cached),
             None => crate::error::broken_invariant(
@@ -481,13 +505,23 @@ impl Segments {
         }
         self.table.lock().live.retain(|n, _| *n <= end);
         self.last.store(end, Ordering::Release);
+        let bytes = self.unused_bytes(end)?;
+        self.end.store(
+            bytes.map_or((end + 1) * self.params.segment_bytes, |bytes| {
+                end * self.params.segment_bytes + bytes
+            }),
+            Ordering::Release,
+        );
         Ok(())
     }
 
     fn make_next(&self) -> Result<()> {
+        self.complete()?;
         let number = self.last.load(Ordering::Acquire) + 1;
         self.make(number)?;
         self.last.store(number, Ordering::Release);
+        self.end
+            .store((number + 1) * self.params.segment_bytes, Ordering::Release);
         Ok(())
     }
 
@@ -564,17 +598,11 @@ impl Segments {
         };
         let file = self.open_name(PREPARE, create, false)?;
         let path = file.path();
-        if source == Source::New {
-            match file.allocate(0, self.file_bytes()) {
-                Err(e) if e.kind() != ErrorKind::Unsupported => {
-                    return Err(Error::io("allocate", path, e));
-                }
-                _ => {}
-            }
-        }
         let recycled = matches!(source, Source::Recycled(_));
-        if !recycled {
-            self.write_zeroes(&*file, 0)?;
+        match source {
+            Source::New => self.write_allocated(&*file, 0, self.new_bytes())?,
+            Source::Reserve => self.write_zeroes(&*file, 0)?,
+            Source::Recycled(_) => {}
         }
         let mut block = AlignedBuffer::zeroed(LOG_BLOCK);
         self.header(number).encode(&mut block);
@@ -590,11 +618,16 @@ impl Segments {
         }
     }
 
+    /// Fills the rest of a segment's file.
     fn write_zeroes(&self, file: &dyn File, from: u64) -> Result<()> {
+        self.write_zeroes_to(file, from, self.file_bytes())
+    }
+
+    fn write_zeroes_to(&self, file: &dyn File, from: u64, to: u64) -> Result<()> {
         let zeroes = AlignedBuffer::zeroed(ZERO_CHUNK.min(self.params.segment_bytes as usize));
         let mut at = from;
-        while at < self.file_bytes() {
-            let len = (zeroes.len() as u64).min(self.file_bytes() - at) as usize;
+        while at < to {
+            let len = (zeroes.len() as u64).min(to - at) as usize;
             file.write_at(&zeroes[..len], at)
                 .map_err(|e| Error::io("write zeroes to", file.path(), e))?;
             at += len as u64;
@@ -635,6 +668,9 @@ impl Segments {
 
     /// Whether [`Segments::maintain`] would do something.
     pub(super) fn wants_upkeep(&self, reserved: u64) -> bool {
+        if self.is_unused() {
+            return self.is_wanted.load(Ordering::Relaxed);
+        }
         let lacks = self.last.load(Ordering::Acquire) < self.number(reserved) + self.params.ahead
             || self.lacks_reserve(reserved);
         lacks && (self.may_make() || self.can_recycle())
@@ -689,6 +725,10 @@ impl Segments {
     }
 
     fn upkeep(&self, reserved: u64) -> Result<()> {
+        if self.is_unused() {
+            // A statement waits for that alone; more is made by the thread of the log.
+            return self.complete();
+        }
         if self.params.archive {
             while let Some(number) = self.recyclable() {
                 self.move_to_archive(number)?;

@@ -108,7 +108,7 @@ impl Segments {
 
     /// Bytes of log that can be written from `reserved` on if the disk gives nothing more.
     fn available(&self, reserved: u64) -> u64 {
-        let end = (self.last.load(Ordering::Acquire) + 1) * self.params.segment_bytes;
+        let end = self.end.load(Ordering::Acquire);
         let files = self.reserve.files.load(Ordering::Acquire);
         end.saturating_sub(reserved) + files * self.params.segment_bytes
     }

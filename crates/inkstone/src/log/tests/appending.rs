@@ -558,3 +558,67 @@ fn files_are_made_up_to_the_size_of_the_log() {
     write().unwrap();
     assert!(files() <= 11 && !poison.is_set());
 }
+
+/// Until a statement wants room the log is a part of its first segment, also when it was closed and
+/// is opened again; a full disk is an error of the statement, and leaves the log as it is.
+#[test]
+fn an_unused_log_is_a_part_of_a_segment() {
+    let vfs = MemoryVfs::new();
+    let mut params = params(&vfs);
+    params.segment_bytes = 4 << 20;
+    params.start_lsn = Lsn(4 << 20);
+    params.options.capacity_bytes = 256 << 20;
+    params.may_be_unused = true;
+    let bytes = |number| {
+        let name = segment_file_name(number);
+        let options = OpenOptions {
+            create: Create::Never,
+            read_only: true,
+            direct: false,
+            dsync: false,
+        };
+        let file = params.directory.open(&name, options).unwrap();
+        file.len().unwrap()
+    };
+    let unused = (256 << 10) + LOG_BLOCK as u64;
+    for epoch in 1..4 {
+        let (log, ..) = open(params.clone());
+        for i in 0..10 {
+            let (_, end) = append(&log, &payload(epoch << 32 | i, 500));
+            log.wait_durable(end).unwrap();
+        }
+        assert!(log.is_unused() && !log.has_room());
+        assert_eq!((bytes(1), log.stat().segments), (unused, 1));
+        (params.start_lsn, params.epoch) = (log.current_lsn(), epoch + 1);
+        (params.is_new, params.is_closed) = (false, true);
+        log.close().unwrap();
+    }
+    // The disk is full.
+    let (log, _, poison) = open(params.clone());
+    vfs.faults.disk_full.store(true, Ordering::SeqCst);
+    assert!(matches!(log.prepare(), Err(Error::DiskFull { .. })));
+    let (_, end) = append(&log, &payload(7, 500));
+    log.wait_durable(end).unwrap();
+    assert!(log.is_unused() && !poison.is_set());
+    vfs.faults.disk_full.store(false, Ordering::SeqCst);
+    let began = std::time::Instant::now();
+    while log.prepare().is_err() {
+        assert!(began.elapsed().as_secs() < 15);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(!log.is_unused() && log.has_room());
+    // What is made ahead comes in the background.
+    while log.stat().spare_segments < 2 {
+        assert!(began.elapsed().as_secs() < 30);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let end = log.current_lsn();
+    drop(log);
+    let (frames, found) = read(ReadParams {
+        from: Lsn(4 << 20),
+        segment_bytes: 4 << 20,
+        ..read_params(&vfs, 9)
+    })
+    .unwrap();
+    assert_eq!((frames.len(), found), (31, end));
+}

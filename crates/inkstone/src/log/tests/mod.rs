@@ -38,6 +38,7 @@ fn params(vfs: &MemoryVfs) -> LogParams {
         keep_from: Lsn(0),
         is_new: true,
         is_closed: false,
+        may_be_unused: false,
     }
 }
 

@@ -72,7 +72,7 @@ fn open(vfs: &SimVfs) -> Open {
     repair(&*directory, &files, UUID, Lsn(SEGMENT)).unwrap();
     let store = FilePageStore::new(
         vfs,
-        &*directory,
+        directory.clone(),
         UUID,
         options,
         files.clone(),
@@ -122,6 +122,7 @@ impl Open {
             keep_from: Lsn(0),
             is_new: true,
             is_closed: false,
+            may_be_unused: false,
         };
         let log = Log::open(params, self.counters.clone(), self.poison.clone()).unwrap();
         let _ = self.late.0.set(log.clone());

@@ -6,8 +6,10 @@
 //! metadata of the file system.
 
 mod areas;
+mod growing;
 
 pub(crate) use areas::Area;
+pub(crate) use growing::{Copies, InUse, create_first};
 
 use super::space_files::open_options;
 use crate::counters::{Counter, Counters, Timed};
@@ -24,7 +26,7 @@ use inkstone_format::doublewrite::{
 };
 use inkstone_format::header::{check_page, page_lsn};
 use inkstone_format::{Lsn, PageId};
-use inkstone_io::{AlignedBuffer, Create, Directory, File, OpenOptions};
+use inkstone_io::{AlignedBuffer, Create, Directory, ErrorKind, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -177,7 +179,12 @@ fn create(
     let file = directory.open(DOUBLEWRITE_FILE_NEW, options);
     let file = file.map_err(|e| Error::io("create", &new, e))?;
     fill(&*file, layout).map_err(|e| Error::io("fill", &new, e))?;
-    poison.sync(&new, || file.sync())?;
+    let under_way = poison.begin_sync();
+    match file.sync() {
+        // Nothing was entrusted to it yet: a full disk is not fatal here.
+        Err(e) if e.kind() == ErrorKind::StorageFull => return Err(Error::io("sync", &new, e)),
+        result => under_way.end(&new, result)?,
+    }
     drop(file);
     directory
         .rename(DOUBLEWRITE_FILE_NEW, DOUBLEWRITE_FILE)
@@ -187,6 +194,10 @@ fn create(
 
 fn fill(file: &dyn File, layout: &Layout) -> std::io::Result<()> {
     file.set_len(0)?;
+    match file.allocate(0, layout.file_len()) {
+        Err(e) if e.kind() != ErrorKind::Unsupported => return Err(e),
+        _ => {}
+    }
     let mut block = AlignedBuffer::zeroed(BLOCK_LEN);
     block.copy_from_slice(&layout.encode());
     file.write_at(&block, 0)?;

@@ -41,7 +41,7 @@ impl Rig {
         );
         let store = FilePageStore::new(
             shared,
-            &*directory,
+            directory.clone(),
             UUID,
             options,
             spaces.clone(),

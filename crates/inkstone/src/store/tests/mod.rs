@@ -60,7 +60,7 @@ impl Rig {
         let spaces = Arc::new(spaces);
         let store = FilePageStore::new(
             vfs,
-            &*directory,
+            directory.clone(),
             UUID,
             options,
             spaces.clone(),

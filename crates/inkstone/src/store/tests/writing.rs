@@ -345,3 +345,88 @@ fn an_existing_doublewrite_file_is_checked() {
         );
     }
 }
+
+/// A store of a new database: its doublewrite file is small.
+fn new_rig() -> Rig {
+    let (disk, options) = (Disk::new(), options(Doublewrite::On, FlushMethod::ODirect));
+    let (directory, poison) = (disk.directory(DIRECTORY), Poison::default());
+    let (page_size, method) = (options.page_size, options.flush_method);
+    create_first(&*directory, UUID, page_size, method, &poison).unwrap();
+    let rig = Rig::open(&disk, options).unwrap();
+    let created = rig.spaces.create(SpaceId(1), 64, Placement::InPlace);
+    created.unwrap();
+    rig
+}
+
+fn doublewrite_bytes(rig: &Rig) -> usize {
+    rig.disk
+        .bytes(&Path::new(DIRECTORY).join(DOUBLEWRITE_FILE))
+        .len()
+}
+
+/// Fresh pages need no copies, and no large file; the first page that does has it made. Whenever
+/// power is lost there is one of the two, whole, and no page is torn.
+#[test]
+fn a_small_doublewrite_file_is_replaced_when_it_is_used() {
+    let area = |pages: usize| 4096 + pages * PAGE;
+    let (small, large) = (
+        4096 + 2 * area(16),
+        4096 + AREAS as usize * area(BATCH_PAGES as usize),
+    );
+    for step in 0..40 {
+        let rig = new_rig();
+        write(&mut *rig.store.writer().unwrap(), &pages(0, 64, 1, true)).unwrap();
+        assert_eq!(doublewrite_bytes(&rig), small);
+        rig.disk.set_fault(Fault::FailAt(rig.disk.steps() + step));
+        // Some fail for good: the directory, or the file, could not be synced.
+        let written = write(&mut *rig.store.writer().unwrap(), &pages(0, 64, 2, false));
+        rig.disk.set_fault(Fault::None);
+        let found = doublewrite_bytes(&rig);
+        assert!([small, large].contains(&found), "{found} bytes");
+        if step == 39 {
+            written.unwrap();
+            assert_eq!(found, large);
+        }
+        rig.disk.power_loss(&mut Random(step + 1));
+        let options = options(Doublewrite::On, FlushMethod::ODirect);
+        let spaces = space_files(&rig.disk, options, &Poison::default()).unwrap();
+        repair(&*rig.disk.directory(DIRECTORY), &spaces, UUID, Lsn(1)).unwrap();
+        let again = Rig::open(&rig.disk, options).unwrap();
+        for (id, ..) in pages(0, 64, 0, false) {
+            let bytes = again.read(id).unwrap();
+            assert!(
+                is_page(&bytes, id, 1) || is_page(&bytes, id, 2),
+                "page {id}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_small_doublewrite_file_serves_a_full_disk() {
+    let rig = new_rig();
+    let small = doublewrite_bytes(&rig);
+    write(&mut *rig.store.writer().unwrap(), &pages(0, 64, 1, true)).unwrap();
+    rig.disk.set_capacity(small as u64);
+    // More pages than fit a batch, and two writers.
+    crate::sync::test_scope(|scope| {
+        for half in [0, 32] {
+            let rig = &rig;
+            scope.spawn(move || {
+                let mut writer = rig.store.writer().unwrap();
+                for lsn in 2..5 {
+                    write(&mut *writer, &pages(half, 32, lsn, false)).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(doublewrite_bytes(&rig), small);
+    for (id, ..) in pages(0, 64, 0, false) {
+        assert!(is_page(&rig.read(id).unwrap(), id, 4), "page {id}");
+    }
+    rig.disk.set_capacity(u64::MAX);
+    crate::sync::thread::sleep(std::time::Duration::from_millis(1100));
+    write(&mut *rig.store.writer().unwrap(), &pages(0, 64, 5, false)).unwrap();
+    assert!(doublewrite_bytes(&rig) > small);
+    assert!(is_page(&rig.read(id(1, 9)).unwrap(), id(1, 9), 5));
+}
