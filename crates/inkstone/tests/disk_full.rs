@@ -251,10 +251,36 @@ fn a_loser_that_needs_pages_waits_until_the_disk_has_some() {
 #[test]
 fn a_new_database_on_a_full_disk_is_refused_and_leaves_nothing() {
     let vfs = SimVfs::new(3);
-    vfs.set_capacity_bytes(3 << 20);
+    vfs.set_capacity_bytes(200 << 10);
     is_full(&open_sim(&vfs, small()).err().unwrap());
     vfs.set_capacity_bytes(u64::MAX);
     open_sim(&vfs, small()).unwrap().close().unwrap();
+}
+
+/// A new database has a small part of its log, and a small doublewrite file. Where the disk is too
+/// full for more the first statement is refused, and the database is closed in order and opened
+/// again; when there is space it is written as any other.
+#[test]
+fn an_unused_database_on_a_full_disk_is_refused_its_first_statement() {
+    let vfs = SimVfs::new(3);
+    open_sim(&vfs, small()).unwrap().close().unwrap();
+    vfs.set_capacity_bytes(vfs.used_bytes());
+    for _ in 0..3 {
+        let db = open_sim(&vfs, small()).unwrap();
+        assert!(db.open_report().clean);
+        is_full(&db.create_table("t", &["second"]).err().unwrap());
+        db.checkpoint().unwrap();
+        db.close().unwrap();
+    }
+    let db = open_sim(&vfs, small()).unwrap();
+    assert!(db.open_report().clean);
+    vfs.set_capacity_bytes(u64::MAX);
+    let table = soon(|| db.create_table("t", &["second"]));
+    insert(&db, &table, 0..100, &[1; 800]).unwrap();
+    let expected = all_rows(&db, &table);
+    assert_eq!(expected.len(), 100);
+    drop(table);
+    reopen(&vfs, db, &expected);
 }
 
 #[test]

@@ -50,8 +50,6 @@ const CONTROL_FILE_NEW: &str = "control.new";
 #[derive(Debug)]
 pub struct ControlFile {
     file: Arc<dyn File>,
-    /// The same file past the page cache, to read back what was written.
-    disk: Arc<dyn File>,
     path: PathBuf,
     current: Control,
     /// Which copy holds `current`.
@@ -98,7 +96,6 @@ impl ControlFile {
         poison.sync(directory.path(), || directory.sync())?;
         Ok(Self {
             file: open_file(directory, CONTROL_FILE, Create::Never)?,
-            disk: open_disk(directory, CONTROL_FILE)?,
             path,
             current,
             copy: 0,
@@ -145,7 +142,6 @@ impl ControlFile {
         let other = [first, second][1 - copy];
         Ok(Self {
             file,
-            disk,
             path,
             current,
             copy,
@@ -181,8 +177,9 @@ impl ControlFile {
 
     /// Writes new contents, makes them durable and reads them back. The sequence is set here. A
     /// failed sync poisons the engine; after a failed write, or one that the device did not keep,
-    /// the contents before it stand.
-    pub fn write(&mut self, control: &Control) -> Result<()> {
+    /// the contents before it stand. `directory`: of the file, which is opened once more, past the
+    /// page cache, for that.
+    pub fn write(&mut self, directory: &dyn Directory, control: &Control) -> Result<()> {
         self.poison.check()?;
         let mut next = control.clone();
         next.sequence = self.current.sequence + 1;
@@ -212,11 +209,12 @@ impl ControlFile {
             now.epoch
         );
         let (block, offset) = (next.encode(), (copy * CONTROL_COPY_LEN) as u64);
+        let disk = open_disk(directory, CONTROL_FILE)?;
         self.file
             .write_at(&block, offset)
             .map_err(|e| Error::io("write", &self.path, e))?;
         self.poison.sync(&self.path, || self.file.sync())?;
-        read_back(&*self.disk, &self.path, &block, offset)?;
+        read_back(&*disk, &self.path, &block, offset)?;
         self.current = next;
         self.copy = copy;
         self.other_was_lost = false;

@@ -43,7 +43,8 @@ fn writes_alternate_between_the_copies() {
     disk.take_events();
     let mut offsets = Vec::new();
     for lsn in [10, 20, 30] {
-        file.write(&control(lsn)).unwrap();
+        file.write(&*disk.directory(DIRECTORY), &control(lsn))
+            .unwrap();
         for event in disk.take_events() {
             if let Event::Write { offset, length, .. } = event {
                 assert_eq!(length, 4096);
@@ -65,13 +66,19 @@ fn what_cannot_be_opened_says_why() {
     let error = open(&disk).unwrap_err();
     assert!(matches!(error, Error::NotADatabase { .. }), "{error:?}");
     let mut file = create(&disk).unwrap();
-    file.write(&control(10)).unwrap();
+    file.write(&*disk.directory(DIRECTORY), &control(10))
+        .unwrap();
     disk.damage(&path(), 4096 + 50, &[0xff]);
     let mut file = open(&disk).unwrap();
     assert_eq!(file.current().checkpoint_lsn, Lsn(1), "the other copy");
+    // It may have been of a later opening: what the other one says of a close counts for nothing.
+    assert!(!file.knows_the_newest());
     // The bad copy is the one to be written next.
-    file.write(&control(20)).unwrap();
-    assert_eq!(open(&disk).unwrap().current().checkpoint_lsn, Lsn(20));
+    file.write(&*disk.directory(DIRECTORY), &control(20))
+        .unwrap();
+    let again = open(&disk).unwrap();
+    assert_eq!(again.current().checkpoint_lsn, Lsn(20));
+    assert!(again.knows_the_newest());
     disk.damage(&path(), 50, &[0xff]);
     open(&disk).unwrap();
     disk.damage(&path(), 4096, &[0xff]);
@@ -112,8 +119,9 @@ fn nonsense_is_not_written() {
     let mut file = create(&disk).unwrap();
     let mut bad = control(10);
     bad.scan_start_lsn = Lsn(11);
-    assert!(file.write(&bad).is_err());
-    file.write(&control(10)).unwrap();
+    assert!(file.write(&*disk.directory(DIRECTORY), &bad).is_err());
+    file.write(&*disk.directory(DIRECTORY), &control(10))
+        .unwrap();
 }
 
 #[test]
@@ -122,12 +130,22 @@ fn failed_writes_leave_the_old_contents_and_failed_syncs_poison() {
     let poison = Poison::default();
     let mut file = ControlFile::create(&*disk.directory(DIRECTORY), &control(1), &poison).unwrap();
     disk.set_fault(Fault::FailAt(0));
-    assert!(matches!(file.write(&control(10)), Err(Error::Io { .. })));
+    assert!(matches!(
+        file.write(&*disk.directory(DIRECTORY), &control(10)),
+        Err(Error::Io { .. })
+    ));
     assert_eq!(file.current().checkpoint_lsn, Lsn(1));
-    file.write(&control(20)).unwrap();
+    file.write(&*disk.directory(DIRECTORY), &control(20))
+        .unwrap();
     disk.set_fault(Fault::FailAt(1));
-    assert!(matches!(file.write(&control(30)), Err(Error::Poisoned(_))));
-    assert!(matches!(file.write(&control(40)), Err(Error::Poisoned(_))));
+    assert!(matches!(
+        file.write(&*disk.directory(DIRECTORY), &control(30)),
+        Err(Error::Poisoned(_))
+    ));
+    assert!(matches!(
+        file.write(&*disk.directory(DIRECTORY), &control(40)),
+        Err(Error::Poisoned(_))
+    ));
     assert!(poison.is_set());
 }
 
@@ -155,7 +173,10 @@ fn power_loss_never_takes_the_last_finished_write() {
             );
             finished = found;
             disk.set_fault(Fault::PowerAt(random.below(8)));
-            while file.write(&control(finished + 1)).is_ok() {
+            while file
+                .write(&*disk.directory(DIRECTORY), &control(finished + 1))
+                .is_ok()
+            {
                 finished += 1;
             }
             drop(file);
@@ -184,13 +205,15 @@ fn the_durable_copy_is_not_given_up_for_one_whose_sync_failed() {
             ControlFile::create(&*vfs.directory(DIRECTORY), &control(10), &Poison::default());
         let mut file = create.unwrap();
         vfs.fail_nth(OpKind::Sync, 1, Fault::Eio);
-        file.write(&control(20)).unwrap_err();
+        file.write(&*vfs.directory(DIRECTORY), &control(20))
+            .unwrap_err();
         let vfs = vfs.kill();
         let mut file = ControlFile::open(&*vfs.directory(DIRECTORY), &Poison::default()).unwrap();
         let found = file.current().checkpoint_lsn.0;
         found_values[usize::from(found == 20)] += 1;
         vfs.crash_at(1);
-        file.write(&control(30)).unwrap_err();
+        file.write(&*vfs.directory(DIRECTORY), &control(30))
+            .unwrap_err();
         for crash in 0..20 {
             let vfs = vfs.crash(crash);
             let file = ControlFile::open(&*vfs.directory(DIRECTORY), &Poison::default()).unwrap();
@@ -221,12 +244,15 @@ fn a_write_that_the_device_loses_is_noticed() {
 
     let mut file = create().unwrap();
     vfs.fail_nth(OpKind::Write, 1, Fault::Lost);
-    let error = file.write(&control(20)).unwrap_err();
+    let error = file
+        .write(&*vfs.directory(DIRECTORY), &control(20))
+        .unwrap_err();
     assert!(error.to_string().contains("loses writes"), "{error}");
     assert_eq!(file.current().checkpoint_lsn, Lsn(10));
     // One stale read is no lost write.
     vfs.fail_nth(OpKind::Read, 1, Fault::Stale);
-    file.write(&control(30)).unwrap();
+    file.write(&*vfs.directory(DIRECTORY), &control(30))
+        .unwrap();
     let file = ControlFile::open(&*vfs.directory(DIRECTORY), &Poison::default()).unwrap();
     assert_eq!(file.current().checkpoint_lsn, Lsn(30));
 }

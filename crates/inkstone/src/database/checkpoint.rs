@@ -367,7 +367,7 @@ impl Inner {
         poison.settle_syncs(poison.sync_moment())?;
         self.files.settle_places(core.storage.pool.dirty_pages())?;
         self.files.page_lsns().settle_before(checkpoint)?;
-        state.control.write(&control)?;
+        state.control.write(&*self.directory, &control)?;
         state.check();
         core.storage.counters.add(Counter::Checkpoints, 1);
         log.set_checkpoint(checkpoint);

@@ -70,7 +70,7 @@ impl<'a> Scanned<'a> {
             old.epoch,
             new.epoch
         );
-        file.write(new)?;
+        file.write(&*site.directory, new)?;
         if *was_closed {
             // No page is torn, and a copy below the checkpoint is never used.
             return Ok(RepairReport::default());

@@ -373,21 +373,22 @@ fn a_small_doublewrite_file_is_replaced_when_it_is_used() {
         4096 + 2 * area(16),
         4096 + AREAS as usize * area(BATCH_PAGES as usize),
     );
-    for step in 0..40 {
+    let faults = (0..40).flat_map(|step| [Fault::FailAt(step), Fault::PowerAt(step)]);
+    for (seed, fault) in (1..).zip(faults) {
         let rig = new_rig();
         write(&mut *rig.store.writer().unwrap(), &pages(0, 64, 1, true)).unwrap();
         assert_eq!(doublewrite_bytes(&rig), small);
-        rig.disk.set_fault(Fault::FailAt(rig.disk.steps() + step));
+        rig.disk.set_fault(fault);
         // Some fail for good: the directory, or the file, could not be synced.
         let written = write(&mut *rig.store.writer().unwrap(), &pages(0, 64, 2, false));
         rig.disk.set_fault(Fault::None);
+        if fault == Fault::FailAt(39) {
+            written.unwrap();
+            assert_eq!(doublewrite_bytes(&rig), large);
+        }
+        rig.disk.power_loss(&mut Random(seed));
         let found = doublewrite_bytes(&rig);
         assert!([small, large].contains(&found), "{found} bytes");
-        if step == 39 {
-            written.unwrap();
-            assert_eq!(found, large);
-        }
-        rig.disk.power_loss(&mut Random(step + 1));
         let options = options(Doublewrite::On, FlushMethod::ODirect);
         let spaces = space_files(&rig.disk, options, &Poison::default()).unwrap();
         repair(&*rig.disk.directory(DIRECTORY), &spaces, UUID, Lsn(1)).unwrap();
