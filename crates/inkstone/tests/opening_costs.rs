@@ -5,6 +5,7 @@
 use inkstone::{Database, Options};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Paths that this process has open below a directory.
@@ -19,6 +20,9 @@ fn descriptors(directory: &Path) -> Vec<String> {
     own.sort();
     own
 }
+
+/// The tests here count descriptors of the process: one at a time.
+static ONE_TEST: Mutex<()> = Mutex::new(());
 
 fn all_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
@@ -65,6 +69,7 @@ fn costs(options: &Options) -> (usize, u64) {
 
 #[test]
 fn an_empty_database_costs_little() {
+    let _one = ONE_TEST.lock();
     let (descriptors, bytes) = costs(&Options::default());
     assert!(descriptors <= 10, "{descriptors}");
     assert!(bytes <= 5 << 20, "{bytes}");
@@ -84,6 +89,7 @@ fn an_empty_database_costs_little() {
 /// files at their sizes.
 #[test]
 fn an_empty_database_stays_small_until_it_is_written() {
+    let _one = ONE_TEST.lock();
     let dir = tempfile::tempdir().unwrap();
     let total = || -> u64 { bytes(dir.path()).iter().map(|(_, bytes)| bytes).sum() };
     let db = Database::open(dir.path(), Options::default()).unwrap();

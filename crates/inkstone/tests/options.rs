@@ -594,6 +594,19 @@ fn rings() -> usize {
         .count()
 }
 
+/// Until a page was written that had a copy: then the doublewrite file is a large one.
+fn wait_for_page_writes(directory: &Path) {
+    let begin = Instant::now();
+    let is_large = || {
+        let found = std::fs::metadata(directory.join("doublewrite"));
+        found.unwrap().len() > 1 << 20 && open_flags(directory).contains_key("doublewrite")
+    };
+    while !is_large() {
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// The only test here that opens real files.
 #[test]
 fn how_files_are_opened() {
@@ -631,6 +644,10 @@ fn how_files_are_opened() {
                 };
                 let table = db.create_table("t", &[]).unwrap();
                 insert(&db, &table, 0..10, b"row").unwrap();
+                let txn = db.begin(Isolation::ReadCommitted).unwrap();
+                txn.insert(&table, b"through the cache", b"row").unwrap();
+                txn.commit_with(Durability::Write).unwrap();
+                wait_for_page_writes(dir.path());
                 let flags = open_flags(dir.path());
                 let ways = |name: &str| -> BTreeSet<(bool, bool)> {
                     let of = |flags: &i32| (flags & o_direct != 0, flags & O_DSYNC != 0);
@@ -646,6 +663,12 @@ fn how_files_are_opened() {
                 // As the options say, and through the page cache.
                 let both = [(!log_file_buffering, log_write_through), (false, false)];
                 assert_eq!(ways(segment), BTreeSet::from(both));
+                // A thread makes its ring when it first writes.
+                let begin = Instant::now();
+                while rings() == 0 && io_backend == IoBackend::IoUring {
+                    assert!(begin.elapsed() < Duration::from_secs(30));
+                    std::thread::sleep(Duration::from_millis(10));
+                }
                 assert_eq!(rings() > 0, io_backend == IoBackend::IoUring);
                 drop((db, table));
                 assert_eq!(open_flags(dir.path()).len(), 0);

@@ -449,6 +449,10 @@ impl Segments {
             self.make_next()?;
         }
         self.complete()?;
+        paranoid!(
+            to <= self.end.load(Ordering::Acquire),
+            "log is written up to LSN {to}, where segment {number:x} is not filled"
+        );
         match self.find_live(number) {
             Some(live) => self.open_live(number, &live, cached),
             None => crate::error::broken_invariant(

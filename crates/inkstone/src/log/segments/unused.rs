@@ -60,6 +60,10 @@ impl Segments {
         }
         let bytes = first.map_or(Ok(None), |first| self.unused_bytes(first))?;
         let within = start - number * self.params.segment_bytes;
+        paranoid!(
+            first.is_none_or(|first| first >= number),
+            "segment {first:x?} is live, before LSN {start}"
+        );
         let is_left = |bytes: u64| bytes >= within + self.unused_bytes_wanted() / 2;
         let begins = match first {
             None => self.params.is_new,
@@ -120,6 +124,10 @@ impl Segments {
 
     /// Allocates a part of a file, and fills it.
     pub(super) fn write_allocated(&self, file: &dyn File, from: u64, to: u64) -> Result<()> {
+        paranoid!(
+            from < to && to <= self.file_bytes() && from.is_multiple_of(LOG_BLOCK as u64),
+            "bytes {from} to {to} of a segment's file are filled"
+        );
         match file.allocate(from, to - from) {
             Err(e) if e.kind() != ErrorKind::Unsupported => {
                 return Err(Error::io("allocate", file.path(), e));
