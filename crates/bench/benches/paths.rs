@@ -56,6 +56,8 @@ fn log_append(criterion: &mut Criterion) {
         },
         keep_from: Lsn(0),
         is_new: true,
+        is_closed: false,
+        may_be_unused: false,
     };
     let log = Log::open(params, Arc::new(Counters::default()), Poison::default()).expect("a log");
     let payload = [7; 280];
