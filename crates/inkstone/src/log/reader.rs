@@ -28,7 +28,7 @@
 //! Where the control file says that the log was closed at *P* (`closed_at`), and no frame follows
 //! there, nothing more is searched for: the next opening of the database would have written its
 //! epoch to the control file before any log, and then a first frame at *P*
-//! (docs/decisions/0048). Tested by `a_closed_log_is_searched_no_further`.
+//! (docs/decisions/0050). Tested by `a_closed_log_is_searched_no_further`.
 //!
 //! Bytes are read past the page cache where that can be: what a failed sync of an earlier process
 //! left there is no log (docs/decisions/0012).
