@@ -193,6 +193,11 @@ impl PageIndex {
     fn join(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         let mut numbers = [0; TOGETHER];
+        paranoid!(
+            pending.len() <= TOGETHER,
+            "{} changes wait to be joined to their pages",
+            pending.len()
+        );
         for (number, change) in numbers.iter_mut().zip(&pending) {
             *number = self.page(change.page);
         }
@@ -444,6 +449,10 @@ impl PageBatch {
     }
 
     fn set_start(&mut self, of: Reference, start: Lsn) {
+        paranoid!(
+            start <= self.change(of).start,
+            "a change would begin at LSN {start}, behind its frame"
+        );
         let at = of.offset as usize + 8;
         self.pieces[of.piece as usize][at..at + 8].copy_from_slice(&start.0.to_le_bytes());
     }
