@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-/** The open database, which is kept; nullptr before the plugin is initialised and after it is shut down. */
+/** The open database, which is kept; nullptr before the plugin is initialised and after it is shut
+    down. */
 extern ink_database *database;
 extern handlerton *inkstone_hton;
 

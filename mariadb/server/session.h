@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a connection has in the engine: its transaction (server/transaction.h), and how to interrupt it. Kept in the
-   server's ha_data, never by thread: commit_ordered may run in another one. */
+/* What a connection has in the engine: its transaction (server/transaction.h), and how to interrupt
+   it. Kept in the server's ha_data, never by thread: commit_ordered may run in another one. */
 #ifndef INKSTONE_SESSION_H
 #define INKSTONE_SESSION_H
 

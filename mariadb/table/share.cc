@@ -33,8 +33,8 @@ int TableShare::open(THD *thd, const char *path, const TABLE_SHARE *definition)
   if (table)
     return 0;
   name= TableName(path).text();
-  /* The server calls the definition that an ALTER makes temporary, too: by it alone a snapshot would
-     see a new index of any table. */
+  /* The server calls the definition that an ALTER makes temporary, too: by it alone a snapshot
+     would see a new index of any table. */
   is_kept_by_session= is_temporary_table(slice_of(name));
   int failed= open_engine_table(thd);
   if (!failed)

@@ -24,8 +24,8 @@
 //!
 //! [`overlay`] keeps what is written in memory, [`scratch`] as long as the process lives. Three
 //! backends keep these promises: [`posix`] (pread, pwrite, fdatasync), [`uring`] (batches through
-//! io_uring), and [`sim`] (a disk in memory that forgets, tears and reorders what was not synced, and
-//! fails on command).
+//! io_uring), and [`sim`] (a disk in memory that forgets, tears and reorders what was not synced,
+//! and fails on command).
 
 pub mod backend;
 pub mod buffer;
