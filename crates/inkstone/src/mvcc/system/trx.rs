@@ -3,7 +3,7 @@
 use crate::mvcc::interrupt::Interrupt;
 use crate::mvcc::isolation::Isolation;
 use crate::paranoid::paranoid;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Instant, Mutex, hint, thread};
 use inkstone_format::{Lsn, SpaceId, TreeId, TrxId};
 use std::fmt;
@@ -136,16 +136,19 @@ impl Drop for HeldOwner<'_> {
 /// them is woken.
 const HELD_OWNER_CHECK: Duration = Duration::from_millis(100);
 
+/// It does not wait for locks: it fails where it would.
+const IMPATIENT: u8 = 1;
+/// It leaves the values of rows as they are: it moves long ones.
+const MOVES: u8 = 2;
+
 /// A transaction as other threads see it. Shared by `Arc`: the transaction itself, the active
 /// set, the version segments that it wrote to, and its locks hold one.
 pub struct TrxState {
     id: TrxId,
     slot: u32,
     doomed: AtomicBool,
-    /// Whether it waits for locks. If not, it fails where it would wait.
-    is_patient: AtomicBool,
-    /// Whether it leaves the values of rows as they are: it moves long ones.
-    only_moves: AtomicBool,
+    /// `IMPATIENT`, `MOVES`; changed by its own thread alone.
+    manner: AtomicU8,
     status: AtomicU64,
     /// Changes, and those of rows; four bytes each, as a few of these are kept for long. They stop
     /// at the greatest number.
@@ -191,8 +194,7 @@ impl TrxState {
             id,
             slot,
             doomed: AtomicBool::new(false),
-            is_patient: AtomicBool::new(true),
-            only_moves: AtomicBool::new(false),
+            manner: AtomicU8::new(0),
             status: AtomicU64::new(encode(status)),
             weight: AtomicU32::new(0),
             rows: AtomicU32::new(0),
@@ -339,17 +341,19 @@ impl TrxState {
 
     /// Whether it waits for locks, for however short a time.
     pub fn is_patient(&self) -> bool {
-        self.is_patient.load(Ordering::Relaxed)
+        self.manner.load(Ordering::Relaxed) & IMPATIENT == 0
     }
 
     pub(crate) fn set_patient(&self, is_patient: bool) {
-        self.is_patient.store(is_patient, Ordering::Relaxed);
+        let others = self.manner.load(Ordering::Relaxed) & !IMPATIENT;
+        let manner = others | if is_patient { 0 } else { IMPATIENT };
+        self.manner.store(manner, Ordering::Relaxed);
     }
 
     /// Whether rows that it has updated have the values that they had: no other transaction's
     /// update is lost under its own.
     pub fn only_moves(&self) -> bool {
-        self.only_moves.load(Ordering::Relaxed)
+        self.manner.load(Ordering::Relaxed) & MOVES != 0
     }
 
     /// It will update rows to what they are, and write nothing else.
@@ -359,7 +363,8 @@ impl TrxState {
             "{:?} has written, and is to move rows alone",
             self.id
         );
-        self.only_moves.store(true, Ordering::Relaxed);
+        let others = self.manner.load(Ordering::Relaxed);
+        self.manner.store(others | MOVES, Ordering::Relaxed);
     }
 
     /// Start LSN of its first log record; `None` while it has written nothing.
