@@ -32,6 +32,9 @@ const MODES: [&str; 2] = ["conservative", "optimistic"];
 
 /// From one worker that is killed to the next, at most.
 const KILLS_APART_MS: u64 = 60;
+/// Behind the last kill the replica's threads are started so many times, so long apart.
+const LAST_STARTS: u32 = 20;
+const LAST_STARTS_APART: Duration = Duration::from_millis(200);
 /// The replica's workers.
 const WORKING: &str = "SELECT id FROM information_schema.processlist WHERE user = 'system user' \
      AND command IN ('Slave_worker', 'Slave_SQL')";
@@ -306,6 +309,11 @@ fn kill_workers(replica: &Server, seed: u64, time: Duration) -> Result<usize> {
             _ => kills += 1,
         }
     }
-    replica.sql("START SLAVE")?;
+    // What was killed last stops the threads a moment later: they run until then, and are not
+    // started by an earlier call.
+    for _ in 0..LAST_STARTS {
+        std::thread::sleep(LAST_STARTS_APART);
+        replica.sql("START SLAVE")?;
+    }
     Ok(kills)
 }

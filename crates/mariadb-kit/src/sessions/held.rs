@@ -353,7 +353,7 @@ pub(super) fn is_open(stage: &mut Stage, session: usize) -> Result<bool> {
 
 /// Whether a statement wants a table for itself, so that a session that waits with it keeps all
 /// others away.
-fn is_ddl(statement: &str) -> bool {
+pub(super) fn is_ddl(statement: &str) -> bool {
     let verbs = [
         "ALTER ",
         "CREATE ",

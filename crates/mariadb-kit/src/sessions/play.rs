@@ -3,7 +3,7 @@
 
 use super::compare::Difference;
 use super::evidence::Wanted;
-use super::held::Holders;
+use super::held::{Holders, is_ddl};
 use super::meant::{Beyond, Case, Reason};
 use super::script::{Script, Step};
 use super::stage::{Engine, Outcome, Stage, What, is_locked_out};
@@ -298,9 +298,10 @@ impl Play<'_> {
     }
 
     /// A session has the whole server locked for reading, or changes rows while another wants that
-    /// lock, and waits for a row of a third, whose COMMIT or next change the server keeps waiting
-    /// for that lock. The engine knows nothing of the one half of the circle, and the server
-    /// nothing of the other. As long as the engines were compared InnoDB's sessions wait, too.
+    /// lock, or a table for itself; and it waits for a row of a third, whose COMMIT or next change
+    /// the server keeps waiting for that lock. The engine knows nothing of the one half of the
+    /// circle, and the server nothing of the other. As long as the engines were compared InnoDB's
+    /// sessions wait, too.
     fn wait_for_server(&mut self, waiting: &[usize]) -> Result<bool> {
         let are_compared = self.played.meant.is_none() && self.played.differs.is_none();
         if are_compared && self.stages[0].working() != waiting {
@@ -314,10 +315,11 @@ impl Play<'_> {
         let mut holders: Vec<usize> = waiting.iter().copied().filter(has_server).collect();
         let stage = &mut self.stages[1];
         let (all, kept) = (stage.waits()?, stage.kept_by_server()?);
-        let wants_server = |session: &&usize| {
-            kept.contains(session) && stage.statement(**session).starts_with(FLUSH_WITH_LOCK)
+        let wants_all = |session: &&usize| {
+            let statement = stage.statement(**session);
+            kept.contains(session) && (statement.starts_with(FLUSH_WITH_LOCK) || is_ddl(&statement))
         };
-        if waiting.iter().any(|session| wants_server(&session)) {
+        if waiting.iter().any(|session| wants_all(&session)) {
             let keeps_server = |session: &&usize| !kept.contains(session);
             holders.extend(waiting.iter().filter(keeps_server));
         }

@@ -433,10 +433,17 @@ impl Stage {
         Ok(waits)
     }
 
-    /// Sessions that wait for the lock of the whole server.
+    /// Sessions that wait for the lock of the whole server, or for the name of a table.
     pub(super) fn kept_by_server(&mut self) -> Result<Vec<usize>> {
-        let connections = numbers(&self.ask(BACKUP_WAITS)?);
-        let connections: Vec<u64> = connections.into_iter().flatten().flatten().collect();
+        let mut connections = Vec::new();
+        for statement in [BACKUP_WAITS, NAME_WAITS] {
+            connections.extend(
+                numbers(&self.ask(statement)?)
+                    .into_iter()
+                    .flatten()
+                    .flatten(),
+            );
+        }
         Ok(self.numbered(&connections))
     }
 
