@@ -49,7 +49,11 @@ fn timed<T>(f: impl FnOnce() -> T) -> (T, Duration) {
     (f(), begun.elapsed())
 }
 
-/// Makes a database, and opens it twice: descriptors that it had at most, and bytes that it takes.
+/// Rings of io_uring that making a database may need.
+const RINGS: usize = 2;
+
+/// Makes a database, and opens it twice: descriptors that it had at most, without rings of its
+/// making, and bytes that it takes.
 fn costs(options: &Options) -> (usize, u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("db");
@@ -57,7 +61,9 @@ fn costs(options: &Options) -> (usize, u64) {
     for what in ["created", "opened", "opened again"] {
         let (db, opening) = timed(|| Database::open(&path, options.clone()).unwrap());
         let (own, all) = (descriptors(&path), all_descriptors() - others);
-        most = most.max(all);
+        // While it is made a batch of writes may have a ring of io_uring.
+        let rings = if what == "created" { RINGS } else { 0 };
+        most = most.max(all.saturating_sub(rings));
         let (_, closing) = timed(|| db.close().unwrap());
         println!("{what}: open {opening:?}, close {closing:?}, {all} descriptors: {own:?}");
     }
