@@ -1,4 +1,4 @@
-//! Counters that many threads add to: three ways, all of which lose nothing.
+//! Counters that many threads add to: four ways, all of which lose nothing.
 //!
 //! `cargo run --release --example counters`
 
@@ -34,6 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     db.transact(Isolation::ReadCommitted, |txn| {
         counters.insert(txn, &key("read and written", 0), &0)?;
         counters.insert(txn, &key("locked", 0), &0)?;
+        // "merged" is there with its first addition.
         (0..THREADS).try_for_each(|shard| counters.insert(txn, &key("sharded", shard), &0))
     })?;
 
@@ -52,6 +53,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             counters.update_with(txn, &key("locked", 0), |count| *count += 1)
         })
     })?;
+    // Merge: as that, and at repeatable read others' additions since the snapshot are no conflict.
+    let merged = from_all_threads(|_| {
+        db.transact(Isolation::RepeatableRead, |txn| {
+            counters.merge(txn, &key("merged", 0), |count| count.unwrap_or(0) + 1)
+        })
+    })?;
     // A row for each thread: none waits for another one's row, and their commits share syncs.
     let sharded = from_all_threads(|thread| {
         db.transact(Isolation::ReadCommitted, |txn| {
@@ -62,6 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, time) in [
         ("read and written", repeated),
         ("locked", locked),
+        ("merged", merged),
         ("sharded", sharded),
     ] {
         let txn = db.begin(Isolation::RepeatableRead)?;

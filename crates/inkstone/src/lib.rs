@@ -32,6 +32,7 @@
 //! |---|---|
 //! | have rows of Rust types, and indexes that follow them | [`typed::TypedTable`] |
 //! | change what was read, beside others | [`Database::transact`], [`TypedTable::update_with`](typed::TypedTable::update_with) |
+//! | add to what is there, whatever others have added | [`Transaction::merge`], [`TypedTable::merge`](typed::TypedTable::merge) |
 //! | lock rows, wait for them, or pass over locked ones | [`Transaction::get_locking`], [`Transaction::range_locking`], [`Wait`] |
 //! | undo a part | [`Transaction::statement`], [`Transaction::savepoint`] |
 //! | read one state for long | [`Database::begin_with_snapshot`] |

@@ -7,6 +7,7 @@
 //! | `scan`, `batch` | ranges for snapshots, a leaf at a time |
 //! | `scan_locking` | ranges with locks |
 //! | `write`, `bulk` | one change, and many at once |
+//! | `merging` | changes that commute |
 //! | `change` | what a change does to a row's leaf, and what the log has of it |
 //! | `overflow` | long values |
 //! | [`purge`] | removing what no snapshot can see |
@@ -21,6 +22,7 @@ mod bulk;
 mod change;
 mod compact;
 mod dropped;
+mod merging;
 mod overflow;
 pub mod purge;
 mod read;

@@ -17,7 +17,7 @@ use crate::mutants::{self, Mutant};
 use crate::mvcc::system::TrxStatus;
 use crate::paranoid::paranoid;
 use crate::rows::read::row_name;
-use crate::sync::Instant;
+use crate::sync::{Instant, thread};
 use crate::txn::state::Inner;
 use crate::txn::transaction::Transaction;
 use crate::{Error, Result};
@@ -406,8 +406,11 @@ impl Transaction {
         inner: &Inner,
         mut version: Option<VersionAddress>,
     ) -> Result<Newest> {
+        let merges = inner
+            .passes_over
+            .is_some_and(|number| number == thread::number());
         let first_wins =
-            self.isolation().first_committer_wins() && !mutants::on(Mutant::LostUpdate);
+            self.isolation().first_committer_wins() && !merges && !mutants::on(Mutant::LostUpdate);
         let snapshot = inner.snapshot.as_ref().filter(|_| first_wins);
         // What has ended before is no conflict.
         let settled = snapshot.map_or(u64::MAX, |snapshot| snapshot.seq());

@@ -108,6 +108,9 @@ pub(crate) struct Inner {
     pub is_own: bool,
     /// Whether a statement has failed as another transaction came first.
     pub had_conflict: bool,
+    /// The number of the thread that merges: its changes commute with those of others
+    /// (`rows/merging.rs`).
+    pub passes_over: Option<usize>,
     /// Where its undo is.
     pub undo_place: UndoPlace,
     /// Tablespaces whose long values are to be looked through if something was undone.
@@ -141,6 +144,7 @@ impl Inner {
             xid: None,
             is_own: false,
             had_conflict: false,
+            passes_over: None,
             undo_place: UndoPlace::default(),
             long_values: Vec::new(),
             orphans: false,

@@ -224,6 +224,53 @@ impl<K: Key, V: Field> TypedTable<K, V> {
         })
     }
 
+    /// Gives `combine` the newest committed value of a row (`None`: there is no row), and makes
+    /// what it returns the row's value: as [`Transaction::merge`], for changes that come to the
+    /// same in any order. At repeatable read what others have changed since the snapshot is no
+    /// conflict.
+    ///
+    /// ```
+    /// # use inkstone::typed::TypedTable;
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// let counters = TypedTable::<String, u64>::builder("counters").open(&db)?;
+    /// let visits = "visits".to_owned();
+    /// for _ in 0..2 {
+    ///     db.transact(Isolation::RepeatableRead, |txn| {
+    ///         counters.merge(txn, &visits, |count| count.unwrap_or(0) + 1)
+    ///     })?;
+    /// }
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// assert_eq!(counters.get(&txn, &visits)?, Some(2));
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn merge(
+        &self,
+        txn: &Transaction,
+        key: &K,
+        mut combine: impl FnMut(Option<V>) -> V,
+    ) -> Result<()> {
+        txn.statement(|txn| {
+            loop {
+                let stored = txn.passing_over(|| self.lock_stored(txn, key))?;
+                let old = stored.map(|stored| self.decode(&stored)).transpose()?;
+                let entries = old.as_ref().map(|old| self.entries(key, old));
+                let value = combine(old);
+                let written = txn.passing_over(|| match &entries {
+                    Some(entries) => self.replace(txn, key, entries, &value),
+                    None => self.insert(txn, key, &value),
+                });
+                let has_come = entries.is_none()
+                    && matches!(written, Err(Error::DuplicateKey { .. }))
+                    && txn.passing_over(|| self.lock_stored(txn, key))?.is_some();
+                if !has_come {
+                    return written;
+                }
+            }
+        })
+    }
+
     /// Inserts or changes a row; true if it was inserted.
     pub fn upsert(&self, txn: &Transaction, key: &K, value: &V) -> Result<bool> {
         txn.statement(|txn| match self.lock_if_there(txn, key)? {
