@@ -298,49 +298,61 @@ fn what_is_not_saved_of_all_fits_the_memory_for_versions() {
 #[test]
 fn a_scan_begins_anywhere_before_what_is_saved() {
     for distance in (20..60).step_by(4) {
-        let vfs = SimVfs::new(distance);
-        let db = open(&vfs);
-        let (table, other) = (
-            db.create_table("t", &[]).unwrap(),
-            db.create_table("other", &[]).unwrap(),
+        let was_seen = (0..20).any(|_| scan_begins_before_what_is_saved(distance));
+        assert!(
+            was_seen,
+            "the checkpoint of the background is first, again and again"
         );
-        let giant = db.begin(Isolation::ReadCommitted).unwrap();
-        let mut n = 0u64;
-        let mut insert = |rows: u64| {
-            for _ in 0..rows {
-                giant.insert(&table, &n.to_be_bytes(), b"giant").unwrap();
-                n += 1;
-            }
-        };
-        // Until it has given the checkpoint what is to be saved: that is called saved between two
-        // inserts later.
-        insert(8_300);
-        let saves = db.counters().get(Counter::UndoSaves);
-        insert(30);
-        db.maintain(u64::MAX).unwrap();
-        assert_eq!(db.counters().get(Counter::UndoSaves), saves + 1);
-        insert(100);
-        db.maintain(0).unwrap();
-        for step in 0..distance {
-            let txn = db.begin(Isolation::ReadCommitted).unwrap();
-            for n in 0..20u64 {
-                txn.upsert(&other, &n.to_be_bytes(), &noise(step << 8 | n, 300))
-                    .unwrap();
-            }
-            txn.commit().unwrap();
-            db.maintain(u64::MAX).unwrap();
-        }
-        db.checkpoint().unwrap();
-        db.flush_log().unwrap();
-        let vfs = vfs.kill();
-        drop((giant, table, other, db));
-        let db = open(&vfs);
-        db.finish_rollbacks().unwrap();
-        let (table, other) = (db.table("t").unwrap(), db.table("other").unwrap());
-        assert_eq!(rows_of(&db, &table), []);
-        assert_eq!(rows_of(&db, &other).len(), 20);
-        db.close().unwrap();
     }
+}
+
+/// False: the checkpoint of the background has saved what is to be saved here.
+fn scan_begins_before_what_is_saved(distance: u64) -> bool {
+    let vfs = SimVfs::new(distance);
+    let db = open(&vfs);
+    let (table, other) = (
+        db.create_table("t", &[]).unwrap(),
+        db.create_table("other", &[]).unwrap(),
+    );
+    let giant = db.begin(Isolation::ReadCommitted).unwrap();
+    let mut n = 0u64;
+    let mut insert = |rows: u64| {
+        for _ in 0..rows {
+            giant.insert(&table, &n.to_be_bytes(), b"giant").unwrap();
+            n += 1;
+        }
+    };
+    // Until it has given the checkpoint what is to be saved: that is called saved between two
+    // inserts later.
+    insert(8_300);
+    let saves = db.counters().get(Counter::UndoSaves);
+    insert(30);
+    db.maintain(u64::MAX).unwrap();
+    if db.counters().get(Counter::UndoSaves) != saves + 1 {
+        return false;
+    }
+    insert(100);
+    db.maintain(0).unwrap();
+    for step in 0..distance {
+        let txn = db.begin(Isolation::ReadCommitted).unwrap();
+        for n in 0..20u64 {
+            txn.upsert(&other, &n.to_be_bytes(), &noise(step << 8 | n, 300))
+                .unwrap();
+        }
+        txn.commit().unwrap();
+        db.maintain(u64::MAX).unwrap();
+    }
+    db.checkpoint().unwrap();
+    db.flush_log().unwrap();
+    let vfs = vfs.kill();
+    drop((giant, table, other, db));
+    let db = open(&vfs);
+    db.finish_rollbacks().unwrap();
+    let (table, other) = (db.table("t").unwrap(), db.table("other").unwrap());
+    assert_eq!(rows_of(&db, &table), []);
+    assert_eq!(rows_of(&db, &other).len(), 20);
+    db.close().unwrap();
+    true
 }
 
 /// A savepoint from before the move is a place to go back to after it.
@@ -611,7 +623,13 @@ fn a_log_that_is_opened_smaller_gives_files_back() {
     };
     let log_files = || vfs.bytes_in(Path::new("db/log"));
     let db = open(64 << 20);
-    write(&db, 80 << 20);
+    // Where writers are slow the checkpoint keeps up with them, and the log stays short.
+    for _ in 0..10 {
+        write(&db, 80 << 20);
+        if log_files() > 40 << 20 {
+            break;
+        }
+    }
     db.close().unwrap();
     let large = log_files();
     assert!(large > 32 << 20, "{large} bytes of log");
