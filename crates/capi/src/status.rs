@@ -71,6 +71,8 @@ pub fn text(database: &Database) -> Result<String> {
     put_lock_waits(&mut text, &database.lock_waits()?);
     put_heading(&mut text, "DURATIONS");
     put_durations(&mut text, database);
+    put_heading(&mut text, "SLOW WAITS");
+    put_slow_waits(&mut text, database);
     if let Some(deadlock) = database.latest_deadlock() {
         put_heading(&mut text, "LATEST DEADLOCK");
         text.push_str(&deadlock);
@@ -79,6 +81,21 @@ pub fn text(database: &Database) -> Result<String> {
     put_heading(&mut text, "TRANSACTIONS");
     put_transactions(&mut text, database);
     Ok(text)
+}
+
+/// The latest ones, the last one last.
+fn put_slow_waits(text: &mut String, database: &Database) {
+    for wait in database.slow_waits() {
+        let _ = writeln!(
+            text,
+            "{:.3} s ago, {:.3} s, {}, {}: {}",
+            wait.ago.as_secs_f64(),
+            wait.took.as_secs_f64(),
+            wait.thread.as_deref().unwrap_or("a thread without a name"),
+            wait.name,
+            wait.reason
+        );
+    }
 }
 
 fn put_heading(text: &mut String, heading: &str) {

@@ -40,7 +40,7 @@
 //! | wait less for the disk | [`Transaction::commit_with`], [`Transaction::commit_deferred`] |
 //! | test without a directory | [`Database::in_memory`], [`Database::temporary`] |
 //! | scratch data beside a database, as temporary tables are | [`Database::scratch`] |
-//! | see what goes on | [`Database::prometheus`], [`Database::durations`], [`Database::lock_waits`], [`Database::snapshots`] |
+//! | see what goes on | [`Database::prometheus`], [`Database::durations`], [`Database::slow_waits`], [`Database::lock_waits`], [`Database::snapshots`] |
 //!
 //! `docs/cookbook.md` has recipes, `crates/inkstone/examples` whole programs (a job queue, an event
 //! store), `docs/coming-from.md` the calls of redb, RocksDB, SQLite and LMDB beside these.
@@ -158,7 +158,7 @@ use inkstone_sync as sync;
 pub use aside::{ASIDE_SUFFIX, SetAside};
 pub use btree::{RangeEstimates, TreeReport};
 pub use catalog::{Reference, ReferenceAction};
-pub use counters::{DurationBucket, DurationSummary};
+pub use counters::{DurationBucket, DurationSummary, SlowWait};
 pub use database::{
     ChangeTracker, ChangedRows, CheckpointOptions, CheckpointProgress, CheckpointReport,
     CompactOptions, CompactReport, Database, Export, LeftOut, LockState, LockView, Metric,

@@ -294,6 +294,7 @@ options! {
     fast_shutdown: Shutdown = Shutdown::Fast, "What closing does: 0 purges and rolls back what is left, then as 1; 1 writes all pages, so that the next opening needs no recovery; 2 writes only the log, and the next opening recovers";
     lock_wait_timeout_ms: u64 = 5_000, "Milliseconds that a statement waits for a row lock, where its transaction does not say otherwise";
     lock_memory_max: u64 = 64 << 20, "Bytes of one transaction's locks in one tree, beyond which neighbouring ones are joined to ranges, which lock more (0: whatever can be joined)";
+    slow_wait_ms: u64 = 100, "Waits for the disk, for room or for a lock of so many milliseconds and longer are kept with their reasons, the latest 64 (0: none)";
     version_store_memory: u64 = 64 << 20, "Bytes of old versions kept in memory; more go to a temporary file";
     read_only: bool = false, "Nothing on disk is changed: what recovery does stays in memory, and every write is refused";
     force_recovery: u64 = 0, "For a database that does not open, which is read_only then: 1 damaged pages are left out; 2 the same; 3 and 4 what was not committed is not rolled back, and stays invisible; 5 it counts as committed. 0: off";

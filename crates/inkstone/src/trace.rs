@@ -9,7 +9,7 @@
 //! | a database is open, with what its opening did | INFO |
 //! | a checkpoint was written | DEBUG |
 //! | a wait is over, by the name that it has in `Database::durations` | TRACE |
-//! | the same, of [`SLOW`] and longer | WARN |
+//! | the same, of `slow_wait_ms` and longer | WARN |
 //! | a wait for a lock ended in a timeout or a deadlock | WARN |
 //! | a database could not be opened | ERROR |
 //! | the engine is poisoned | ERROR |
@@ -20,13 +20,9 @@ use crate::Error;
 use std::path::Path;
 use std::time::Duration;
 
-/// What takes so long is a warning.
-#[cfg(feature = "tracing")]
-pub(crate) const SLOW: Duration = Duration::from_millis(100);
-
 #[cfg(feature = "tracing")]
 mod told {
-    use super::{Duration, Error, Path, SLOW};
+    use super::{Duration, Error, Path};
     use crate::Result;
     use crate::sync::Instant;
     use tracing::{debug, error, info, info_span, trace, warn};
@@ -70,8 +66,12 @@ mod told {
     }
 
     /// A wait that `Database::durations` counts is over.
-    pub(crate) fn waited((name, help): (&'static str, &'static str), took: Duration) {
-        if took >= SLOW {
+    pub(crate) fn waited(
+        (name, help): (&'static str, &'static str),
+        took: Duration,
+        is_slow: bool,
+    ) {
+        if is_slow {
             warn!(target: "inkstone", name, ?took, reason = help, "a slow wait");
         } else {
             trace!(target: "inkstone", name, ?took, "a wait");
@@ -122,7 +122,7 @@ mod told {
     pub(crate) fn checkpoint(_: u64, _: u64, _: &Begun) {}
 
     #[inline(always)]
-    pub(crate) fn waited(_: (&'static str, &'static str), _: Duration) {}
+    pub(crate) fn waited(_: (&'static str, &'static str), _: Duration, _: bool) {}
 
     #[inline(always)]
     pub(crate) fn lock_wait(_: u64, _: &Result<()>) {}

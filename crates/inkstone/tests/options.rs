@@ -60,6 +60,7 @@ fn every_option_has_a_test_here() {
         "fast_shutdown",                // closing.rs
         "lock_wait_timeout_ms",         // waiting_for_a_lock
         "lock_memory_max",              // locks_are_joined
+        "slow_wait_ms",                 // waits_that_are_slow
         "version_store_memory",         // versions_spill
         "read_only",                    // force_recovery.rs
         "force_recovery",               // force_recovery.rs
@@ -458,6 +459,36 @@ fn waiting_for_a_lock() {
     ));
     holder.rollback().unwrap();
     waiter.insert(&table, b"row", b"").unwrap();
+}
+
+#[test]
+fn waits_that_are_slow() {
+    for (slow_wait_ms, is_kept) in [(30, true), (60_000, false), (0, false)] {
+        let (_vfs, db, table) = with_table(Options {
+            slow_wait_ms,
+            lock_wait_timeout_ms: 40,
+            ..small()
+        });
+        let holder = db.begin(Isolation::ReadCommitted).unwrap();
+        holder.insert(&table, b"row", b"").unwrap();
+        let waiter = db.begin(Isolation::ReadCommitted).unwrap();
+        let waits = || {
+            let of_locks = |wait: &inkstone::SlowWait| wait.name == "row_lock_wait";
+            let waits = db.slow_waits();
+            waits.into_iter().filter(of_locks).collect::<Vec<_>>()
+        };
+        for number in 1..=70 {
+            failed(waiter.insert(&table, b"row", b""));
+            let waits = waits();
+            assert_eq!(waits.len(), if is_kept { number.min(64) } else { 0 });
+            let Some(last) = waits.last() else {
+                break;
+            };
+            assert!(last.took >= Duration::from_millis(40) && last.reason.contains("lock"));
+            assert_eq!(last.thread.as_deref(), std::thread::current().name());
+            assert!(waits[0].ago >= last.ago);
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 mod durations;
 
-pub use durations::{DURATIONS, DurationBucket, DurationSummary, Timed, Timing};
+pub use durations::{DURATIONS, DurationBucket, DurationSummary, SlowWait, Timed, Timing};
 
 use crossbeam_utils::CachePadded;
 use durations::Durations;
@@ -172,6 +172,16 @@ impl Counters {
     /// How many operations took how long, in the order of [`DURATIONS`].
     pub fn duration_histogram(&self) -> Vec<DurationBucket> {
         self.durations.histogram()
+    }
+
+    /// Waits of this length and longer are kept; zero: none is.
+    pub fn set_slow_from(&self, from: Duration) {
+        self.durations.set_slow_from(from);
+    }
+
+    /// The latest slow waits, the last one last.
+    pub fn slow_waits(&self) -> Vec<SlowWait> {
+        self.durations.slow_waits()
     }
 
     /// Name and value of every counter.

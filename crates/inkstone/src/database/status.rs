@@ -3,7 +3,7 @@
 
 use super::{Database, Inner, SnapshotView};
 use crate::buffer::BufferStatus;
-use crate::counters::{COUNTERS, DurationBucket, DurationSummary};
+use crate::counters::{COUNTERS, DurationBucket, DurationSummary, SlowWait};
 use crate::log::LogStat;
 use crate::mvcc::versions::VersionStats;
 use crate::paranoid::paranoid;
@@ -207,6 +207,31 @@ impl Database {
     /// ```
     pub fn duration_histogram(&self) -> Vec<DurationBucket> {
         self.inner.core.storage.counters.duration_histogram()
+    }
+
+    /// The latest 64 waits of `slow_wait_ms` and longer since this open, the last one last: for the
+    /// disk, for room, or for a lock, of a statement, a commit, or a thread of the engine. With the
+    /// feature `tracing` each is an event at level WARN as well.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Error, Isolation, Options};
+    /// # use std::time::Duration;
+    /// let options = Options { slow_wait_ms: 20, ..Options::default() };
+    /// let db = Database::in_memory(options)?;
+    /// let table = db.create_table("t", &[])?;
+    /// let first = db.begin(Isolation::ReadCommitted)?;
+    /// first.insert(&table, b"key", b"one")?;
+    /// let second = db.begin(Isolation::ReadCommitted)?;
+    /// second.set_lock_wait_timeout(Duration::from_millis(50));
+    /// assert!(second.upsert(&table, b"key", b"two").is_err());
+    /// let waits = db.slow_waits();
+    /// let lock = waits.iter().rfind(|wait| wait.name == "row_lock_wait").unwrap();
+    /// assert!(lock.took >= Duration::from_millis(50));
+    /// # first.rollback()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn slow_waits(&self) -> Vec<SlowWait> {
+        self.inner.core.storage.counters.slow_waits()
     }
 
     /// [`Database::metrics`] and [`Database::durations`] in the text format that Prometheus reads:

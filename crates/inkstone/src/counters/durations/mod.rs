@@ -195,11 +195,17 @@ pub struct DurationBucket {
 
 /// A histogram for each [`Timed`].
 #[derive(Debug)]
-pub(super) struct Durations(Box<[Histogram]>);
+pub(super) struct Durations {
+    histograms: Box<[Histogram]>,
+    slow: SlowWaits,
+}
 
 impl Default for Durations {
     fn default() -> Self {
-        Self(DURATIONS.iter().map(|_| Histogram::new()).collect())
+        Self {
+            histograms: DURATIONS.iter().map(|_| Histogram::new()).collect(),
+            slow: SlowWaits::default(),
+        }
     }
 }
 
@@ -214,19 +220,29 @@ impl Durations {
 
     pub fn record(&self, timed: Timed, took: Duration) {
         let (_, name, help) = DURATIONS[timed as usize];
-        self.0[timed as usize].record(took);
-        trace::waited((name, help), took);
+        self.histograms[timed as usize].record(took);
+        let is_slow = self.slow.note((name, help), took);
+        trace::waited((name, help), took, is_slow);
+    }
+
+    pub fn set_slow_from(&self, from: Duration) {
+        self.slow.set_from(from);
+    }
+
+    pub fn slow_waits(&self) -> Vec<SlowWait> {
+        self.slow.latest()
     }
 
     pub fn histogram(&self) -> Vec<DurationBucket> {
-        let powers =
-            |&(timed, name, _): &(Timed, &'static str, _)| self.0[timed as usize].powers(name);
+        let powers = |&(timed, name, _): &(Timed, &'static str, _)| {
+            self.histograms[timed as usize].powers(name)
+        };
         DURATIONS.iter().flat_map(powers).collect()
     }
 
     pub fn summaries(&self) -> Vec<DurationSummary> {
         let summary = |&(timed, name, help): &(Timed, &'static str, &'static str)| {
-            self.0[timed as usize].summary(name, help)
+            self.histograms[timed as usize].summary(name, help)
         };
         DURATIONS.iter().map(summary).collect()
     }
@@ -247,5 +263,9 @@ impl Drop for Timing<'_> {
     }
 }
 
+mod slow;
 #[cfg(test)]
 mod tests;
+
+pub use slow::SlowWait;
+use slow::SlowWaits;

@@ -32,11 +32,13 @@ impl Site {
         poison: Poison,
     ) -> Self {
         let options = Parts::split(options, vfs.memory_limit());
+        let counters = Counters::default();
+        counters.set_slow_from(options.slow_wait);
         Self {
             vfs,
             directory,
             options,
-            counters: Arc::new(Counters::default()),
+            counters: Arc::new(counters),
             poison,
         }
     }

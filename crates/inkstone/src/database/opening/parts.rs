@@ -21,6 +21,8 @@ pub(super) struct Parts {
     pub version_memory: u64,
     pub transactions: TransactionOptions,
     pub upkeep: UpkeepOptions,
+    /// A wait of that length and longer is slow; zero: none is.
+    pub slow_wait: Duration,
     /// A table that does not say otherwise.
     pub new_table: NewTable,
     /// What they were made from, for the program to see.
@@ -64,6 +66,7 @@ impl Parts {
                 index_bytes_max: all.recovery_memory_bytes() as usize,
             },
             version_memory: all.version_store_memory,
+            slow_wait: Duration::from_millis(all.slow_wait_ms),
             transactions: TransactionOptions {
                 durability: all.flush_log_at_trx_commit,
                 lock_wait_timeout: Duration::from_millis(all.lock_wait_timeout_ms),
