@@ -232,6 +232,15 @@ impl Show {
                 let version = version.map_or_else(String::new, |v| format!(", version {v}"));
                 format!("slot {slot} {}{version}", self.undo(undo))
             }
+            Record::RowsMark {
+                version,
+                slot,
+                count,
+                ..
+            } => match version {
+                Some(version) => format!("slots {slot}+{count} deleted, version {version}"),
+                None => format!("slots {slot}+{count} are there again"),
+            },
             Record::SetVersions { versions, .. } => {
                 let set = versions
                     .iter()
@@ -269,6 +278,23 @@ impl Show {
                  version {address:#x?}",
                 self.bytes(from)
             ),
+            Record::BulkDelete {
+                trx_slot,
+                address,
+                space,
+                tree,
+                from,
+                to,
+            } => {
+                let to = to
+                    .as_deref()
+                    .map_or_else(|| "the end".to_owned(), |to| self.bytes(to).to_string());
+                format!(
+                    "trx slot {trx_slot}: deletes rows of tree {tree} in tablespace {space} from \
+                     {} to {to}, with version {address:#x?}",
+                    self.bytes(from)
+                )
+            }
             Record::UndoSaved {
                 trx_slot,
                 trx,

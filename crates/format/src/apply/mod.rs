@@ -226,6 +226,12 @@ fn replay_row(tree: &mut TreePageMut<'_>, record: &Record) -> Result<(), Corrupt
             (usize::from(*slot), None)
         }
         Record::SetVersions { versions, .. } => return set_versions(tree, versions),
+        Record::RowsMark {
+            version,
+            slot,
+            count,
+            ..
+        } => return mark_rows(tree, *version, (*slot, *count)),
         _ => return Err(Corrupt::at(0, format!("{} changes no page", record.name()))),
     };
     let count = tree.read().count();
@@ -306,6 +312,27 @@ fn set_versions(
             .map_err(|_| no_room(tree.read(), slot))?;
     }
     Ok(())
+}
+
+/// Marks rows side by side, or takes the mark from them.
+fn mark_rows(
+    tree: &mut TreePageMut<'_>,
+    version: Option<VersionAddress>,
+    (slot, rows): (u16, u16),
+) -> Result<(), Corrupt> {
+    let count = tree.read().count();
+    let (slot, end) = (usize::from(slot), usize::from(slot) + usize::from(rows));
+    if end > count || rows == 0 || !tree.read().is_leaf() {
+        return Err(missing_slot(end, count));
+    }
+    let is_marked = version.is_none();
+    let other = |slot: &usize| tree.read().is_deleted(*slot) != is_marked;
+    if let Some(other) = (slot..end).find(other) {
+        let what = if is_marked { "not deleted" } else { "deleted" };
+        return Err(Corrupt::at(0, format!("ROWS_MARK: slot {other} is {what}")));
+    }
+    tree.mark(slot..end, version, LOGGED_LIVE)
+        .map_err(|_| no_room(tree.read(), slot))
 }
 
 fn check_insert(page: TreePage<'_>, slot: usize, key: &[u8], first: usize) -> Result<(), Corrupt> {

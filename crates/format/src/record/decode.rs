@@ -479,6 +479,15 @@ pub(super) fn get_plain(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt>
                 .collect::<Result<_, Corrupt>>()?;
             Record::SetVersions { page, versions }
         }
+        0x0b => {
+            let page = get_page(r)?;
+            Record::RowsMark {
+                page,
+                version: Some(get_logged(r)?).filter(|v| v.is_logged()),
+                slot: get_u16v(r, "slot")?,
+                count: get_u16v(r, "number of rows")?,
+            }
+        }
         0x19 => {
             let (page, slot) = (get_page(r)?, get_u16v(r, "slot")?);
             let version = Some(get_logged(r)?).filter(|v| v.is_logged());
@@ -586,6 +595,21 @@ fn get_without_page(kind: u8, r: &mut Reader<'_>) -> Result<Record, Corrupt> {
         0x29 => Record::FileDelete {
             space: SpaceId(get_u32v(r, "tablespace")?),
         },
+        0x2a => {
+            let trx_slot = get_u32v(r, "transaction slot")?;
+            let address = get_logged(r)?;
+            if !address.is_logged() {
+                return Err(r.corrupt("a bulk delete without an address"));
+            }
+            Record::BulkDelete {
+                trx_slot,
+                address,
+                space: SpaceId(get_u32v(r, "tablespace")?),
+                tree: TreeId(get_u32v(r, "tree")?),
+                from: r.bytes()?.to_vec(),
+                to: get_high(r)?,
+            }
+        }
         0x80.. => {
             let body = r.bytes()?;
             let mut inner = Reader::new(body);

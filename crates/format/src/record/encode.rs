@@ -308,6 +308,18 @@ impl Record {
                     put_varint(out, version.unwrap_or_default().to_log());
                 }
             }
+            Self::RowsMark {
+                page,
+                version,
+                slot,
+                count,
+            } => {
+                out.push(0x0b);
+                put_page(out, *page);
+                put_varint(out, version.unwrap_or_default().to_log());
+                put_varint(out, u64::from(*slot));
+                put_varint(out, u64::from(*count));
+            }
             Self::RowRestore {
                 page,
                 slot,
@@ -383,6 +395,22 @@ impl Record {
                 put_varint(out, u64::from(space.0));
                 put_varint(out, u64::from(tree.0));
                 put_bytes(out, from);
+            }
+            Self::BulkDelete {
+                trx_slot,
+                address,
+                space,
+                tree,
+                from,
+                to,
+            } => {
+                out.push(0x2a);
+                put_varint(out, u64::from(*trx_slot));
+                put_varint(out, address.to_log());
+                put_varint(out, u64::from(space.0));
+                put_varint(out, u64::from(tree.0));
+                put_bytes(out, from);
+                put_high(out, to.as_deref());
             }
             Self::UndoMoved {
                 trx_slot,

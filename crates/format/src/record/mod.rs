@@ -284,6 +284,14 @@ pub enum Record {
         page: PageId,
         versions: Vec<(u16, Option<VersionAddress>)>,
     },
+    /// Mark rows side by side deleted, and give them the version of a [`Record::BulkDelete`];
+    /// without a version: take mark and version from them (its undo).
+    RowsMark {
+        page: PageId,
+        version: Option<VersionAddress>,
+        slot: u16,
+        count: u16,
+    },
     /// As [`Record::RowUndo`], where the row's version tells whether its change is undone.
     RowRestore {
         page: PageId,
@@ -329,6 +337,17 @@ pub enum Record {
         space: SpaceId,
         tree: TreeId,
         from: Vec<u8>,
+    },
+    /// The transaction begins to delete many rows of a tree, with one version at this address: rows
+    /// of keys from `from` on, and below `to`, that have it are to be there again.
+    /// [`Record::RowsMark`] says which.
+    BulkDelete {
+        trx_slot: u32,
+        address: VersionAddress,
+        space: SpaceId,
+        tree: TreeId,
+        from: Vec<u8>,
+        to: Option<Vec<u8>>,
     },
     /// Segments of the transaction's versions are in the undo file, as the list says that lies
     /// there: those that it had at the LSN `since`; the log from there on has the rest.
@@ -380,6 +399,7 @@ pub const KINDS: &[(u8, &str, &str)] = &[
         "SET_VERSIONS",
         "page, count, (slot, logged address or 0)",
     ),
+    (0x0b, "ROWS_MARK", "page, logged address or 0, slot, count"),
     (0x10, "ROWS_INSERT", "trx, page, tree, slot, count, rows"),
     (
         0x11,
@@ -444,6 +464,11 @@ pub const KINDS: &[(u8, &str, &str)] = &[
     ),
     (0x28, "FILE_CREATE", "space"),
     (0x29, "FILE_DELETE", "space"),
+    (
+        0x2a,
+        "BULK_DELETE",
+        "trx slot, logged address, tablespace, tree, least key, end of the keys (0, or 1 and bytes)",
+    ),
     (
         0x40,
         "LEAF_INSERT",
@@ -553,6 +578,7 @@ impl Record {
             | Self::RowMark { page, .. }
             | Self::RowRevive { page, .. }
             | Self::SetVersions { page, .. }
+            | Self::RowsMark { page, .. }
             | Self::RowRestore { page, .. }
             | Self::RowUndo { page, .. } => Some(*page),
             _ => None,
@@ -585,6 +611,7 @@ impl Record {
             Self::RowMark { .. } => "ROW_MARK",
             Self::RowRevive { .. } => "ROW_REVIVE",
             Self::SetVersions { .. } => "SET_VERSIONS",
+            Self::RowsMark { .. } => "ROWS_MARK",
             Self::RowRestore { .. } => "ROW_RESTORE",
             Self::RowUndo { .. } => "ROW_UNDO",
             Self::Commit { .. } => "COMMIT",
@@ -593,6 +620,7 @@ impl Record {
             Self::UndoCopy { .. } => "UNDO_COPY",
             Self::UndoMoved { .. } => "UNDO_MOVED",
             Self::BulkInsert { .. } => "BULK_INSERT",
+            Self::BulkDelete { .. } => "BULK_DELETE",
             Self::UndoSaved { .. } => "UNDO_SAVED",
             Self::FileCreate { .. } => "FILE_CREATE",
             Self::FileDelete { .. } => "FILE_DELETE",

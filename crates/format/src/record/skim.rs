@@ -364,6 +364,7 @@ fn slot_of(record: &Record) -> Option<u32> {
         | Record::UndoCopy { trx_slot, .. }
         | Record::UndoMoved { trx_slot, .. }
         | Record::BulkInsert { trx_slot, .. }
+        | Record::BulkDelete { trx_slot, .. }
         | Record::UndoSaved { trx_slot, .. } => Some(*trx_slot),
         _ => None,
     }

@@ -2,9 +2,9 @@
 
 use super::cell::{set_version, write_head};
 use super::{
-    CELL_VERSIONED, COUNT_AT, Cell, FLAGS_AT, GARBAGE_AT, HAS_HIGH, HEAP_START_AT, HIGH_LEN_AT,
-    IsLive, LEVEL_AT, LOW_LEN_AT, NOTHING_LIVE, NoRoom, PREFIX_LEN_AT, SLOT_LEN, SLOTS_AT, TREE_AT,
-    TreePage, TreePageInit, cell_len, head,
+    CELL_DELETED, CELL_VERSIONED, COUNT_AT, Cell, FLAGS_AT, GARBAGE_AT, HAS_HIGH, HEAP_START_AT,
+    HIGH_LEN_AT, IsLive, LEVEL_AT, LOW_LEN_AT, NOTHING_LIVE, NoRoom, PREFIX_LEN_AT, SLOT_LEN,
+    SLOTS_AT, TREE_AT, TreePage, TreePageInit, cell_len, head,
 };
 use crate::codec::common_prefix;
 use crate::header::{PageType, init_page, put_u16, put_u32};
@@ -93,6 +93,18 @@ impl TreePageMut<'_> {
     /// page, without version addresses that no longer matter. The fences are set; the heap and the
     /// slots may hold anything.
     fn lay_out(&mut self, from: TreePage<'_>, keep: usize, live: IsLive<'_>) -> Result<(), NoRoom> {
+        self.lay_out_as(from, keep, |_, cell| {
+            (cell.flags, cell.version.filter(|&v| live(v)))
+        })
+    }
+
+    /// The same with the flags and the version that each cell is to have.
+    fn lay_out_as(
+        &mut self,
+        from: TreePage<'_>,
+        keep: usize,
+        change: impl Fn(usize, Cell<'_>) -> (u8, Option<VersionAddress>),
+    ) -> Result<(), NoRoom> {
         let (old_prefix, prefix) = (from.prefix_len(), self.read().prefix_len());
         // What the suffixes lose to the prefix, or get back from it.
         let cut = prefix.saturating_sub(old_prefix);
@@ -105,7 +117,7 @@ impl TreePageMut<'_> {
             } else {
                 (cut, regained)
             };
-            let version = cell.version.filter(|&v| live(v));
+            let (flags, version) = change(slot, cell);
             // Suffix and value stand side by side.
             let value_len = cell.value.len();
             let end = from.slot_offset(slot) + cell.len;
@@ -119,7 +131,7 @@ impl TreePageMut<'_> {
                 return Err(NoRoom);
             }
             heap -= len;
-            let suffix_at = write_head(self.0, heap, cell.flags, version, suffix_len, value_len);
+            let suffix_at = write_head(self.0, heap, flags, version, suffix_len, value_len);
             let (front, back) = self.0[suffix_at..].split_at_mut(regained.len());
             front.copy_from_slice(regained);
             back[..rest.len()].copy_from_slice(rest);
@@ -270,6 +282,41 @@ impl TreePageMut<'_> {
     pub fn set_flags(&mut self, slot: usize, flags: u8) {
         let at = self.read().slot_offset(slot);
         self.0[at] = self.0[at] & CELL_VERSIONED | flags & !CELL_VERSIONED;
+    }
+
+    /// Marks rows side by side deleted, with this version; without one takes mark and version from
+    /// them. The page is unchanged where the addresses do not fit.
+    pub fn mark(
+        &mut self,
+        slots: Range<usize>,
+        version: Option<VersionAddress>,
+        live: IsLive<'_>,
+    ) -> Result<(), NoRoom> {
+        let page = self.read();
+        let in_place = |slot| page.version(slot).is_some() == version.is_some();
+        if slots.clone().all(in_place) {
+            for slot in slots {
+                let offset = self.read().slot_offset(slot);
+                let flags = self.0[offset] & !CELL_DELETED;
+                self.0[offset] = flags | version.map_or(0, |_| CELL_DELETED);
+                if let Some(version) = version {
+                    set_version(self.0, offset, version);
+                }
+            }
+            return Ok(());
+        }
+        let old = self.0.to_vec();
+        let page = TreePage(&old);
+        let change = |slot: usize, cell: Cell<'_>| match (slots.contains(&slot), version) {
+            (true, Some(_)) => (cell.flags | CELL_DELETED, version),
+            (true, None) => (cell.flags & !CELL_DELETED, None),
+            (false, _) => (cell.flags, cell.version.filter(|&v| live(v))),
+        };
+        let placed = self.lay_out_as(page, page.count(), change);
+        if placed.is_err() {
+            self.0.copy_from_slice(&old);
+        }
+        placed
     }
 
     /// Removes `count` cells from `slot` on.

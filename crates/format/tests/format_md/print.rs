@@ -210,6 +210,20 @@ fn moved_records() {
         page: page(13),
         versions: vec![(0, Some(address(0))), (1, None)],
     }]);
+    records(&[Record::BulkDelete {
+        trx_slot: 1,
+        address: address(14),
+        space: SpaceId(2),
+        tree: TreeId(0),
+        from: b"k1".to_vec(),
+        to: Some(b"k9".to_vec()),
+    }]);
+    records(&[Record::RowsMark {
+        page: page(13),
+        version: Some(address(14)),
+        slot: 40,
+        count: 2,
+    }]);
     records(&[Record::RowsInsert {
         page: page(13),
         trx: with(9, none),

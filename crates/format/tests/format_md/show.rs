@@ -240,6 +240,15 @@ pub fn record(kind: u8, record: &Record) -> String {
             let all: Vec<String> = versions.iter().map(set).collect();
             format!("page {page} slots {}", all.join(", "))
         }
+        Record::RowsMark {
+            page,
+            version: v,
+            slot,
+            count,
+        } => format!(
+            "page {page} version {} slot {slot} count {count}",
+            version(*v)
+        ),
         Record::RowRestore {
             page,
             slot,
@@ -268,6 +277,19 @@ pub fn record(kind: u8, record: &Record) -> String {
             "slot {trx_slot} version {} tablespace {space} tree {tree} from {}",
             address(*at),
             bytes(from)
+        ),
+        Record::BulkDelete {
+            trx_slot,
+            address: at,
+            space,
+            tree,
+            from,
+            to,
+        } => format!(
+            "slot {trx_slot} version {} tablespace {space} tree {tree} from {} to {}",
+            address(*at),
+            bytes(from),
+            fence(to.as_ref())
         ),
         Record::UndoSaved {
             trx_slot,

@@ -232,6 +232,18 @@ impl TransactionTable {
                 let moved = self.moved(*trx_slot, start, tail);
                 super::moved::rebuild_bulk(&mut moved.rebuilt, *address, rows, start)?;
             }
+            Record::BulkDelete {
+                trx_slot,
+                address,
+                space,
+                tree,
+                from,
+                to,
+            } => {
+                let rows = (*space, *tree, from.as_slice());
+                let segments = &mut self.moved(*trx_slot, start, tail).rebuilt;
+                super::moved::rebuild_bulk_delete(segments, *address, rows, to.as_deref(), start)?;
+            }
             Record::UndoSaved {
                 trx_slot,
                 trx,

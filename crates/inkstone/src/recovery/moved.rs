@@ -4,8 +4,8 @@
 //! has room where it was.
 
 use crate::mvcc::versions::{
-    BULK, MARK_ONLY, NO_PURGE, NewVersion, RUN, RebuiltSegments, SPLICED, VersionKind, run_of,
-    spliced,
+    BULK, MARK_ONLY, NO_PURGE, NewVersion, RUN, RebuiltSegments, SPLICED, VersionKind, bulk_end,
+    run_of, spliced,
 };
 use crate::paranoid::paranoid;
 use crate::sync::HashMap;
@@ -182,6 +182,24 @@ pub(super) fn rebuild_bulk(
     }
     let mut bulk = Change::insert(tree, Vec::new());
     bulk.flags |= BULK;
+    let version = bulk.version((space, tree, from), VersionAddress(0));
+    segments.add(address, &version, lsn)
+}
+
+/// Puts the version of a bulk delete where it was.
+pub(super) fn rebuild_bulk_delete(
+    segments: &mut RebuiltSegments,
+    address: VersionAddress,
+    (space, tree, from): (SpaceId, TreeId, &[u8]),
+    to: Option<&[u8]>,
+    lsn: Lsn,
+) -> Result<(), String> {
+    if tree == PENDING_FREE_TREE {
+        return Err(format!("a bulk delete in tree {tree}, which has none"));
+    }
+    let mut bulk = Change::mark();
+    bulk.flags |= BULK;
+    bulk.old_value = bulk_end(to);
     let version = bulk.version((space, tree, from), VersionAddress(0));
     segments.add(address, &version, lsn)
 }

@@ -197,7 +197,7 @@ impl Core {
                     return Ok(());
                 }
                 if view.is_bulk() {
-                    bulks.push((address, view.space, view.tree, view.key.to_vec()));
+                    bulks.push(view.bulk_rows(address));
                 } else if let Some(tree) = self.tree(view.space, view.tree)? {
                     has_room = undo_recovered_version(self, &tree, address, view, &mut rows)?;
                 }
@@ -215,16 +215,17 @@ impl Core {
                 continue;
             }
             // Later changes of their rows are undone by now. Of the earlier changes none is of
-            // such a row: a bulk has rows only of keys that were not there.
-            for (address, space, tree, from) in bulks.drain(..) {
-                paranoid!(
-                    address.is_logged(),
-                    "a bulk insert with version {address:#x?} is found after a crash"
-                );
-                if let Some(tree) = self.tree(space, tree)?
-                    && !mutants::on(Mutant::BulkLeftAfterCrash)
+            // such a row: a bulk insert has rows only of keys that were not there, a bulk delete
+            // such that the transaction had not changed.
+            for bulk in bulks.drain(..) {
+                let mutant = match bulk.deleted_to {
+                    Some(_) => Mutant::BulkDeleteLeftAfterCrash,
+                    None => Mutant::BulkLeftAfterCrash,
+                };
+                if let Some(tree) = self.tree(bulk.space, bulk.tree)?
+                    && !mutants::on(mutant)
                 {
-                    rows += undo_bulk(self, &tree, address, &from, &mut || {
+                    rows += undo_bulk(self, &tree, &bulk, &mut || {
                         self.check_stopping()?;
                         self.before_undo(Some((shared, inner)))
                     })?;

@@ -6,7 +6,7 @@
 //! | `read` | one row, with and without locks |
 //! | `scan`, `batch` | ranges for snapshots, a leaf at a time |
 //! | `scan_locking` | ranges with locks |
-//! | `write`, `bulk` | one change, and many at once |
+//! | `write`, `bulk`, `bulk_delete` | one change, and many at once |
 //! | `merging` | changes that commute |
 //! | `change` | what a change does to a row's leaf, and what the log has of it |
 //! | `overflow` | long values |
@@ -19,6 +19,7 @@
 
 mod batch;
 mod bulk;
+mod bulk_delete;
 mod change;
 mod compact;
 mod dropped;

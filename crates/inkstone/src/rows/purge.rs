@@ -13,6 +13,7 @@ use crate::mtr::Mtr;
 use crate::mvcc::versions::{VersionKind, VersionView};
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
+use crate::txn::rollback::purge_bulk_delete;
 use crate::txn::thin_leaves::ThinLeaf;
 use inkstone_format::VersionAddress;
 use inkstone_format::record::Record;
@@ -65,6 +66,18 @@ fn purge_entry(core: &Arc<Core>, address: VersionAddress, entry: &VersionView<'_
     let Some(tree) = core.tree_to_purge(entry.space, entry.tree)? else {
         return Ok(());
     };
+    let mut tidy = None;
+    if entry.kind == VersionKind::DeleteMark && entry.is_bulk() {
+        let rows = entry.bulk_rows(address);
+        return purge_bulk_delete(core, &tree, &rows, &mut || {
+            core.check_stopping()?;
+            core.before_upkeep()?;
+            // What is left is left for a write that needs the room, as after a restart.
+            drop(tidy.take());
+            tidy = tree.space.tidy();
+            Ok(tidy.is_some())
+        });
+    }
     if entry.kind == VersionKind::DeleteMark {
         return remove_marked(core, &tree, address, entry.key);
     }

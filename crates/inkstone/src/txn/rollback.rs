@@ -8,7 +8,7 @@ use crate::btree::{SplitFor, Target, Tree};
 use crate::counters::Counter;
 use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
-use crate::mvcc::versions::{MARK_ONLY, RUN, VersionKind, VersionView};
+use crate::mvcc::versions::{BulkRows, MARK_ONLY, RUN, VersionKind, VersionView};
 use crate::paranoid::paranoid;
 use crate::txn::core::Core;
 use crate::txn::state::{Inner, Shared};
@@ -105,7 +105,7 @@ fn undo_entry(
                 return undo_version(core, shared, inner, &tree, address, view);
             }
             let mut before_step = || core.before_undo(Some((shared, inner)));
-            undo_bulk(core, &tree, address, view.key, &mut before_step).map(Undone::All)
+            undo_bulk(core, &tree, &view.bulk_rows(address), &mut before_step).map(Undone::All)
         };
         tree.map(undo).transpose()
     });
@@ -254,11 +254,123 @@ pub(crate) fn undo_recovered_version(
     Ok(true)
 }
 
+/// Undoes a bulk. Undoing it again finds nothing. `before_step`: waits for room in the log, with no
+/// page latched. How many rows.
+pub(crate) fn undo_bulk(
+    core: &Arc<Core>,
+    tree: &Tree,
+    rows: &BulkRows,
+    before_step: &mut dyn FnMut() -> Result<()>,
+) -> Result<u64> {
+    paranoid!(
+        (rows.space, rows.tree) == (tree.space.id, tree.id) && rows.address.is_logged(),
+        "{rows:?} are undone in tree {} of tablespace {}",
+        tree.id,
+        tree.space.id
+    );
+    match &rows.deleted_to {
+        Some(to) => undo_bulk_delete(core, tree, rows, to.as_deref(), before_step),
+        None => undo_bulk_insert(core, tree, rows.address, &rows.from, before_step),
+    }
+}
+
+/// Takes the mark from the rows of a bulk delete, leaf by leaf from the first one: no row moves,
+/// and none needs room.
+fn undo_bulk_delete(
+    core: &Arc<Core>,
+    tree: &Tree,
+    rows: &BulkRows,
+    to: Option<&[u8]>,
+    before_step: &mut dyn FnMut() -> Result<()>,
+) -> Result<u64> {
+    let (mut undone, mut at) = (0, rows.from.clone());
+    loop {
+        before_step()?;
+        if !core.begin_undo(true)? {
+            continue;
+        }
+        let leaf = tree.leaf_exclusive(Target::Key(&at))?;
+        let (page, runs) = (leaf.id(), runs_of(TreePage(&leaf), rows.address));
+        let next = TreePage(&leaf).high().map(<[u8]>::to_vec);
+        if !runs.is_empty() {
+            let mut mtr = Mtr::new(&core.storage);
+            let index = mtr.push(leaf);
+            for &(slot, count) in &runs {
+                paranoid!(
+                    TreePage(mtr.page(index)).is_deleted(slot),
+                    "slot {slot} of page {page} has the version of a bulk delete, and is there"
+                );
+                let record = Record::RowsMark {
+                    page,
+                    version: None,
+                    slot: slot as u16,
+                    count: count as u16,
+                };
+                mtr.replay(index, &record);
+            }
+            mtr.commit()?;
+            undone += runs.iter().map(|&(_, count)| count as u64).sum::<u64>();
+        }
+        match next.filter(|next| to.is_none_or(|to| &next[..] < to)) {
+            Some(next) => at = next,
+            None => {
+                let any = u64::from(undone > 0);
+                core.storage.counters.add(Counter::BulkDeletesUndone, any);
+                return Ok(undone);
+            }
+        }
+    }
+}
+
+/// Removes the rows of a bulk delete for good, leaf by leaf from the last one, as the rows of a
+/// bulk insert go: an empty leaf goes from its parent, and no row moves. `before_step` says whether
+/// to go on.
+pub(crate) fn purge_bulk_delete(
+    core: &Arc<Core>,
+    tree: &Tree,
+    rows: &BulkRows,
+    before_step: &mut dyn FnMut() -> Result<bool>,
+) -> Result<()> {
+    let mut above = rows.deleted_to.clone().flatten();
+    while before_step()? {
+        let target = above.as_deref().map_or(Target::Last, Target::Before);
+        let leaf = tree.leaf_exclusive(target)?;
+        let low = TreePage(&leaf).low().to_vec();
+        let runs = runs_of(TreePage(&leaf), rows.address);
+        let mut thin = TreePage(&leaf).count() == 0;
+        if !runs.is_empty() {
+            let mut mtr = Mtr::new(&core.storage);
+            let index = mtr.push(leaf);
+            paranoid!(
+                runs.iter()
+                    .all(|&(slot, _)| TreePage(mtr.page(index)).is_deleted(slot)),
+                "a row of {rows:?} is purged, and is there"
+            );
+            remove_runs(&mut mtr, index, &runs);
+            thin = Tree::is_thin(TreePage(mtr.page(index)));
+            mtr.commit()?;
+            let removed = runs.iter().map(|&(_, count)| count as u64).sum::<u64>();
+            core.storage.counters.add(Counter::RowsPurged, removed);
+        } else {
+            drop(leaf);
+        }
+        // An empty leaf does no harm; the log may be short.
+        if thin && core.storage.log.has_room() {
+            core.merge_around(tree, &low)?;
+        }
+        if low <= rows.from {
+            return Ok(());
+        }
+        above = Some(low);
+    }
+    Ok(())
+}
+
 /// Undoes a bulk insert: the rows of keys from `from` on that have its version go, leaf by leaf
 /// from the last one, so that each empty leaf is left of nothing that would have to move. Undoing
 /// it again finds none. `before_step`: waits for room in the log, with no page latched. How many
 /// rows.
-pub(crate) fn undo_bulk(
+fn undo_bulk_insert(
     core: &Arc<Core>,
     tree: &Tree,
     address: VersionAddress,
@@ -313,7 +425,7 @@ pub(crate) fn undo_bulk(
     }
 }
 
-/// Removes rows of a bulk insert. A leaf of which the log may lack some is emptied as a whole. So
+/// Removes rows of a bulk. A leaf of which the log may lack some is emptied as a whole. So
 /// is one that is empty already: redo may have made it so, with the LSN of a version with rows that
 /// the disk may have, and from now on that version is known for older.
 fn remove_runs(mtr: &mut Mtr<'_>, index: usize, runs: &[(usize, usize)]) {
@@ -333,7 +445,7 @@ fn runs_of(page: TreePage<'_>, address: VersionAddress) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     paranoid!(
         address.is_logged(),
-        "a bulk insert has version {address}, which the log does not name"
+        "a bulk has version {address}, which the log does not name"
     );
     for slot in (0..page.count()).filter(|&slot| page.version(slot) == Some(address)) {
         match runs.last_mut() {

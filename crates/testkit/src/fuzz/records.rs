@@ -304,6 +304,20 @@ fn samples() -> Vec<Record> {
             tree: TreeId(1),
             from: b"k".to_vec(),
         },
+        Record::BulkDelete {
+            trx_slot: 4,
+            address: logged(10),
+            space: SpaceId(3),
+            tree: TreeId(1),
+            from: b"k".to_vec(),
+            to: Some(b"m".to_vec()),
+        },
+        Record::RowsMark {
+            page,
+            version: Some(logged(10)),
+            slot,
+            count: 2,
+        },
         Record::UndoSaved {
             trx_slot: 4,
             trx: TrxId(900),

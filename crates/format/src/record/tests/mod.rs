@@ -259,6 +259,29 @@ fn record_of_versions() -> impl Strategy<Value = Record> {
                 undo,
             }
         }),
+        (page_id(), version(), any::<u16>(), any::<u16>()).prop_map(
+            |(page, version, slot, count)| Record::RowsMark {
+                page,
+                version,
+                slot,
+                count,
+            }
+        ),
+        (
+            (0u32..9, logged(), 0u32..9, 0u32..9),
+            bytes(20),
+            proptest::option::of(bytes(20))
+        )
+            .prop_map(|((trx_slot, address, space, tree), from, to)| {
+                Record::BulkDelete {
+                    trx_slot,
+                    address,
+                    space: SpaceId(space),
+                    tree: TreeId(tree),
+                    from,
+                    to,
+                }
+            }),
         (0u32..9, addresses).prop_map(|(trx_slot, addresses)| Record::UndoMoved {
             trx_slot,
             addresses

@@ -72,7 +72,8 @@ mod tests;
 pub use entry::NewVersion;
 pub(crate) use saved::{RebuiltSegments, SavedList, ToSave, UNDO_FILE};
 pub use view::{
-    BULK, MARK_ONLY, NO_PURGE, RUN, SPLICED, VersionKind, VersionRef, VersionView, run_of, spliced,
+    BULK, BulkRows, MARK_ONLY, NO_PURGE, RUN, SPLICED, VersionKind, VersionRef, VersionView,
+    bulk_end, run_of, spliced,
 };
 
 use crate::counters::{Counter, Counters, STRIPES, thread_stripe};
@@ -728,6 +729,10 @@ impl VersionStore {
         version: &VersionView<'_>,
         sees: impl Fn(&TrxState) -> bool,
     ) -> Result<Option<(VersionAddress, VersionRef)>> {
+        if version.is_bulk() {
+            // It names no row, and has no version before it.
+            return Ok(None);
+        }
         let row = row_of(version);
         let (mut low, mut high) = self.milestones.lock().numbers(&row);
         let mut oldest = None;

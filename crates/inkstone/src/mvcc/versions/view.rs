@@ -2,6 +2,7 @@
 
 use super::entry::{Header, NewVersion};
 use crate::mvcc::system::TrxState;
+use crate::paranoid::paranoid;
 use inkstone_format::codec::{Reader, get_shared_key, put_shared_key};
 use inkstone_format::{Corrupt, SpaceId, TreeId, VersionAddress};
 use std::borrow::Cow;
@@ -21,8 +22,31 @@ pub const MARK_ONLY: u8 = 4;
 pub const RUN: u8 = 8;
 
 /// Flag of an [`VersionKind::Insert`] entry: all rows of the tree, from its key on, that have its
-/// address were inserted with it, as a bulk; it does not name them.
+/// address were inserted with it, as a bulk; it does not name them. Of a
+/// [`VersionKind::DeleteMark`] entry: all that have it were deleted with it; see [`bulk_end`].
 pub const BULK: u8 = 16;
+
+/// What the entry of a bulk delete keeps beside the least key of its range: the end, if it has one.
+pub fn bulk_end(to: Option<&[u8]>) -> Vec<u8> {
+    let mut out = vec![u8::from(to.is_some())];
+    out.extend_from_slice(to.unwrap_or_default());
+    out
+}
+
+/// The rows of a bulk: those of these keys that have its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BulkRows {
+    /// Its version.
+    pub address: VersionAddress,
+    /// Tablespace of the rows.
+    pub space: SpaceId,
+    /// Tree of the rows.
+    pub tree: TreeId,
+    /// The least key.
+    pub from: Vec<u8>,
+    /// They were deleted, and not inserted, below this key, if there is one.
+    pub deleted_to: Option<Option<Vec<u8>>>,
+}
 
 /// What a [`RUN`] entry keeps beside its first key: the other keys, each coded against the one
 /// before.
@@ -144,9 +168,26 @@ impl VersionView<'_> {
         }
     }
 
-    /// Whether it is the one entry of all rows of a bulk insert.
+    /// Whether it is the one entry of all rows of a bulk.
     pub fn is_bulk(&self) -> bool {
         self.flags & BULK != 0
+    }
+
+    /// The rows of a bulk, whose entry has this address.
+    pub fn bulk_rows(&self, address: VersionAddress) -> BulkRows {
+        paranoid!(self.is_bulk(), "version {address} is of no bulk");
+        let is_delete = self.kind == VersionKind::DeleteMark;
+        let end = || match self.kept_value {
+            [1, to @ ..] => Some(to.to_vec()),
+            _ => None,
+        };
+        BulkRows {
+            address,
+            space: self.space,
+            tree: self.tree,
+            from: self.key.to_vec(),
+            deleted_to: is_delete.then(end),
+        }
     }
 
     /// The keys of the rows that the change concerns, but for a bulk's.
