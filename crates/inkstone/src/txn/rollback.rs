@@ -300,13 +300,20 @@ fn undo_bulk_delete(
                     TreePage(mtr.page(index)).is_deleted(slot),
                     "slot {slot} of page {page} has the version of a bulk delete, and is there"
                 );
-                let record = Record::RowsMark {
-                    page,
-                    version: None,
-                    slot: slot as u16,
-                    count: count as u16,
-                };
-                mtr.replay(index, &record);
+                // Not replayed: that keeps the logged addresses of other rows only.
+                let live = core.liveness();
+                mtr.change(index, |bytes, payload| {
+                    let placed = TreePageMut(bytes).mark(slot..slot + count, None, &live);
+                    crate::invariant!(placed.is_ok(), "rows without marks do not fit {page}");
+                    let (slot, count) = (slot as u16, count as u16);
+                    let record = Record::RowsMark {
+                        page,
+                        version: None,
+                        slot,
+                        count,
+                    };
+                    record.put(payload);
+                });
             }
             mtr.commit()?;
             undone += runs.iter().map(|&(_, count)| count as u64).sum::<u64>();
