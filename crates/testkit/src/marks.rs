@@ -176,6 +176,20 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "bulk inserts undone after a crash",
         "such rows were removed by the rollback of a loser that a power loss or a kill had left",
     ),
+    ("range deletes", "a statement deleted all rows of a range"),
+    (
+        "ranges of many rows deleted",
+        "more than forty rows of a range were deleted at once, and the statement succeeded",
+    ),
+    (
+        "bulk_deletes",
+        "rows of a range that is deleted got one version for many",
+    ),
+    ("rows_bulk_deleted", "rows that had such a version"),
+    (
+        "bulk deletes undone after a crash",
+        "such rows were given back by the rollback of a loser that a power loss or a kill had left",
+    ),
     (
         "undo_file_cuts",
         "the free end of the undo file went back to the file system",

@@ -122,43 +122,30 @@ impl Transaction {
         tree: &impl TreeRef,
         range: impl RangeBounds<&'k [u8]>,
     ) -> Result<u64> {
-        let tree = tree.tree_ref();
         let bound = |bound: Bound<&&'k [u8]>| bound.cloned();
-        let (low, high) = (bound(range.start_bound()), bound(range.end_bound()));
+        let bounds = (bound(range.start_bound()), bound(range.end_bound()));
         self.statement(|transaction| {
-            let mut deleting = Deleting {
-                tree: tree.live(&self.core)?,
-                at: match low {
-                    Bound::Included(key) => key.to_vec(),
-                    Bound::Excluded(key) => behind(key),
-                    Bound::Unbounded => Vec::new(),
-                },
-                to: match high {
-                    Bound::Included(key) => Some(behind(key)),
-                    Bound::Excluded(key) => Some(key.to_vec()),
-                    Bound::Unbounded => None,
-                },
-                address: None,
-                deleted: 0,
-            };
-            if deleting.to.as_ref().is_some_and(|to| *to <= deleting.at) {
+            transaction.lock_to_delete(tree, bounds)?;
+            let tree = tree.tree_ref().live(&self.core)?;
+            let Some(mut deleting) = Deleting::new(tree, bounds) else {
                 return Ok(0);
-            }
-            transaction.lock_to_delete(&deleting)?;
+            };
             while transaction.delete_some(&mut deleting)? {}
             Ok(deleting.deleted)
         })
     }
 
-    fn lock_to_delete(&self, deleting: &Deleting<'_>) -> Result<()> {
+    /// Locks a range exclusively, existing rows or not.
+    pub(crate) fn lock_to_delete(
+        &self,
+        tree: &impl TreeRef,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<()> {
+        let tree = tree.tree_ref().live(&self.core)?;
         let mut inner = self.begin_write()?;
         self.pin_snapshot(&mut inner);
-        let bounds = (
-            Bound::Included(&deleting.at[..]),
-            (deleting.to.as_deref()).map_or(Bound::Unbounded, Bound::Excluded),
-        );
         let (mode, deadline) = (LockMode::Exclusive, Some(self.deadline()));
-        let result = self.lock_range(&mut inner, deleting.tree, bounds, mode, deadline);
+        let result = self.lock_range(&mut inner, tree, bounds, mode, deadline);
         self.after_error(inner, result)
     }
 
@@ -434,7 +421,31 @@ impl Transaction {
     }
 }
 
-impl Deleting<'_> {
+impl<'t> Deleting<'t> {
+    /// `None`: no key is in the range.
+    fn new(tree: &'t Tree, (low, high): (Bound<&[u8]>, Bound<&[u8]>)) -> Option<Self> {
+        let at = match low {
+            Bound::Included(key) => key.to_vec(),
+            Bound::Excluded(key) => behind(key),
+            Bound::Unbounded => Vec::new(),
+        };
+        let to = match high {
+            Bound::Included(key) => Some(behind(key)),
+            Bound::Excluded(key) => Some(key.to_vec()),
+            Bound::Unbounded => None,
+        };
+        if to.as_ref().is_some_and(|to| *to <= at) {
+            return None;
+        }
+        Some(Self {
+            tree,
+            at,
+            to,
+            address: None,
+            deleted: 0,
+        })
+    }
+
     /// The slots of a leaf that are to be looked at, and the key to go on with behind it.
     fn part_of(&self, page: TreePage<'_>) -> (Range<usize>, Option<Vec<u8>>) {
         let first = page.search(&self.at).unwrap_or_else(|slot| slot);

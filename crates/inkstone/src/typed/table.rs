@@ -15,6 +15,7 @@ use crate::{Error, Result};
 use inkstone_format::field::{Field, Key};
 use std::any::type_name;
 use std::marker::PhantomData;
+use std::ops::Bound;
 
 /// Keys of [`TypedTable::get_many`] whose pages are read together.
 const READ_TOGETHER: usize = 64;
@@ -23,6 +24,8 @@ const INSERTED_TOGETHER: usize = 4096;
 /// Where nothing was to be read, the next look is so many times as many keys later: it costs as
 /// much as they do.
 const CHUNKS_BETWEEN_LOOKS: usize = 8;
+/// Entries of rows of a range that are gathered, and deleted in the order of their keys.
+const ENTRIES_AT_A_TIME: usize = 8192;
 
 /// A table of rows `(K, V)`. See the [module](super).
 pub struct TypedTable<K, V> {
@@ -397,7 +400,10 @@ impl<K: Key, V: Field> TypedTable<K, V> {
     }
 
     /// Deletes all rows of a range, with their entries; how many there were. If it fails none is
-    /// deleted. It locks each row, and waits for it, as [`delete`](Self::delete) does.
+    /// deleted. It locks the whole range exclusively, as [`Transaction::delete_range`] does, which
+    /// says what it costs: without indexes, and of all rows (`..`), not much more than a record for
+    /// each leaf. With indexes the rows of a part are read, to name their entries, and those are
+    /// deleted in the order of their keys, one by one.
     ///
     /// ```
     /// # use inkstone::typed::{TypedTable, starting_with};
@@ -416,18 +422,83 @@ impl<K: Key, V: Field> TypedTable<K, V> {
     pub fn delete_range(&self, txn: &Transaction, range: impl KeyRange<K>) -> Result<u64> {
         let bounds = range.byte_bounds();
         txn.statement(|txn| {
-            let (mode, wait) = (LockMode::Exclusive, Wait::Timeout);
-            let mut rows = txn.range_locking(&self.table, as_slices(&bounds), mode, wait)?;
-            let mut deleted = 0;
-            while let Some((key, value)) = rows.next_row()? {
-                if !self.indexes.is_empty() {
-                    let (key, value) = (self.decode(&key)?, self.decode(&value)?);
-                    self.remove_entries(txn, &self.entries(&key, &value))?;
+            let whole = matches!(bounds, (Bound::Unbounded, Bound::Unbounded));
+            if whole {
+                for index in &self.indexes {
+                    self.tree(index)?;
                 }
-                deleted += u64::from(txn.delete(&self.table, &key)?);
+            }
+            if !whole && !self.indexes.is_empty() {
+                txn.lock_to_delete(&self.table, as_slices(&bounds))?;
+                self.remove_entries_of(txn, as_slices(&bounds))?;
+            }
+            let deleted = txn.delete_range(&self.table, as_slices(&bounds))?;
+            if whole {
+                for index in &self.indexes {
+                    let entries = txn.delete_range(self.tree(index)?, ..)?;
+                    paranoid!(
+                        entries == deleted,
+                        "{deleted} rows had {entries} entries in {}",
+                        index.name
+                    );
+                }
             }
             Ok(deleted)
         })
+    }
+
+    /// Deletes all rows, with their entries; how many there were. It is
+    /// [`delete_range`](Self::delete_range) of all keys: a part of the transaction, which older
+    /// snapshots do not see and a rollback takes back, and done in milliseconds for a million
+    /// rows.
+    ///
+    /// ```
+    /// # use inkstone::typed::TypedTable;
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// let events = TypedTable::<u64, String>::builder("events").open(&db)?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// events.insert(&txn, &1, &"an event".to_owned())?;
+    /// assert_eq!(events.truncate(&txn)?, 1);
+    /// assert_eq!(events.get(&txn, &1)?, None);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn truncate(&self, txn: &Transaction) -> Result<u64> {
+        self.delete_range(txn, ..)
+    }
+
+    /// Deletes the entries of all rows of a range, which is locked.
+    fn remove_entries_of(
+        &self,
+        txn: &Transaction,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<()> {
+        let (mode, wait) = (LockMode::Exclusive, Wait::Timeout);
+        let mut rows = txn.range_locking(&self.table, bounds, mode, wait)?;
+        let mut batch: Vec<Vec<Vec<u8>>> = vec![Vec::new(); self.indexes.len()];
+        loop {
+            let row = rows.next_row()?;
+            if let Some((key, value)) = &row {
+                let (key, value) = (self.decode(key)?, self.decode(value)?);
+                let entries = self.entries(&key, &value);
+                for (batch, (entry, _)) in batch.iter_mut().zip(entries) {
+                    batch.push(entry);
+                }
+            }
+            let is_full = batch.first().is_some_and(|b| b.len() >= ENTRIES_AT_A_TIME);
+            if row.is_none() || is_full {
+                for (index, batch) in self.indexes.iter().zip(&mut batch) {
+                    batch.sort_unstable();
+                    for entry in batch.drain(..) {
+                        txn.delete(self.tree(index)?, &entry)?;
+                    }
+                }
+            }
+            if row.is_none() {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -56,10 +56,12 @@ impl Run {
         self.check_prepared_locks(&db)?;
         self.check_status(&db)?;
         let counters = db.counters().snapshot();
-        let undone = counters.iter().find(|c| c.0 == "bulk_inserts_undone");
-        // This life has inserted none yet.
-        let undone = undone.map_or(0, |&(_, count)| count);
+        let count_of = |name| counters.iter().find(|c| c.0 == name).map_or(0, |c| c.1);
+        // This life has inserted and deleted none yet.
+        let undone = count_of("bulk_inserts_undone");
         self.marks.add("bulk inserts undone after a crash", undone);
+        let undone = count_of("bulk_deletes_undone");
+        self.marks.add("bulk deletes undone after a crash", undone);
         Ok(())
     }
 

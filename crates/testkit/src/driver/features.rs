@@ -73,6 +73,8 @@ pub struct Features {
     pub long_values: bool,
     /// Rows are deleted.
     pub deletes: bool,
+    /// All rows of a range are deleted at once.
+    pub range_deletes: bool,
     /// Locking reads.
     pub locking_reads: bool,
     /// Statements that change rows and then fail.
@@ -275,6 +277,8 @@ impl Features {
             } else {
                 Vec::new()
             },
+            // One seed of three: the others are as they were.
+            range_deletes: seed % 3 == 1,
             // One seed of five: the others are as they were.
             compaction_percent: if seed.is_multiple_of(5) { 30 } else { 0 },
         }

@@ -364,6 +364,8 @@ impl Run {
             "undo_saves",
             "undo_file_cuts",
             "bulk_inserts",
+            "bulk_deletes",
+            "rows_bulk_deleted",
             "page_write_failures",
             "pages_redone_late",
         ];

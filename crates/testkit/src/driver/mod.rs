@@ -8,7 +8,7 @@
 //! | `late` | what happens while pages wait to be redone |
 //! | `steps` | one random step |
 //! | `client`, `expect` | what a client's transaction may see and meet |
-//! | `rows`, `bulk`, `reads`, `ends`, `tables` | what clients do |
+//! | `rows`, `bulk`, `ranges`, `reads`, `ends`, `tables` | what clients do |
 //! | `generate` | keys and values |
 //! | `spells` | spells in which pages cannot be written |
 //! | `wreck` | what a power loss left on the disk |
@@ -27,6 +27,7 @@ mod late;
 mod life;
 mod load;
 mod profiles;
+mod ranges;
 mod reads;
 mod rows;
 mod spells;

@@ -81,6 +81,7 @@ impl Run {
             // Of a row's many changes some are undone, and snapshots are between them.
             49..=52 if features.hot_rows => return self.roll_back(n, client),
             77..=78 if features.hot_rows && !self.tolerant => return self.change_often(n, client),
+            79..=81 if features.range_deletes => self.delete_range(n, &mut client),
             53..=58 if features.hot_rows => return self.commit(n, client),
             59..=68 if features.hot_rows => self.get(n, &mut client),
             _ => {
