@@ -27,6 +27,7 @@ One transaction whose log is many times what the log holds, and its rollback:
   insert_random     the same in random order, each with a row of a secondary tree
   update            every row of a table, by ascending keys: another text
   delete            every row of a table, by ascending keys
+  delete_range      the same rows with one call of Transaction::delete_range (both rates are that of all rows)
   idle              insert_ascending, then the transaction does nothing while others update single rows of a small \
 table, a transaction each; in turns with the same updates without it
 
@@ -48,11 +49,11 @@ pub struct Giant {
     #[arg(long, value_name = "N", value_parser = parse_size)]
     rows: Option<u64>,
     /// Commits behind as many rows each: what the same rows cost without a giant. Nothing is
-    /// rolled back then, and idle is left out
+    /// rolled back then, and idle and delete_range are left out
     #[arg(long, value_name = "N", value_parser = parse_size)]
     rows_per_transaction: Option<u64>,
     /// Cases to run, all by default
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Case::InsertAscending, Case::InsertRandom, Case::Update, Case::Delete, Case::Idle])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Case::InsertAscending, Case::InsertRandom, Case::Update, Case::Delete, Case::DeleteRange, Case::Idle])]
     case: Vec<Case>,
     /// Threads of the others, in the case idle
     #[arg(long, default_value = "2", value_name = "N")]
@@ -74,6 +75,7 @@ enum Case {
     InsertRandom,
     Update,
     Delete,
+    DeleteRange,
     Idle,
 }
 
@@ -86,13 +88,14 @@ impl Case {
             Self::InsertAscending | Self::Idle => 129,
             Self::InsertRandom => 281,
             Self::Update => 273,
-            Self::Delete => 22,
+            // The range takes less: as many rows as the case before.
+            Self::Delete | Self::DeleteRange => 22,
         }
     }
 
     /// Whether the rows are there before the transaction begins.
     fn has_rows(self) -> bool {
-        matches!(self, Self::Update | Self::Delete)
+        matches!(self, Self::Update | Self::Delete | Self::DeleteRange)
     }
 }
 
@@ -122,6 +125,7 @@ pub fn run(arguments: &Giant, output: &Output) -> Result<()> {
         "log_file_size",
         "first_tenth_rows_per_s",
         "last_tenth_rows_per_s",
+        "giant_s",
         "others_rows_per_s",
         "others_rows_per_s_alone",
         "peak_memory",
@@ -138,8 +142,9 @@ pub fn run(arguments: &Giant, output: &Output) -> Result<()> {
         Some(_) => &[1],
     };
     for &times in times {
-        let has_giant =
-            |case: &&Case| arguments.rows_per_transaction.is_none() || **case != Case::Idle;
+        // Those that have nothing to commit in between.
+        let is_one = |case: Case| matches!(case, Case::Idle | Case::DeleteRange);
+        let has_giant = |case: &&Case| arguments.rows_per_transaction.is_none() || !is_one(**case);
         for case in arguments.case.iter().filter(has_giant) {
             sink.take(one(arguments, *case, times, &directory)?);
             remove(&directory)?;
@@ -171,6 +176,8 @@ struct Bench {
 struct Done {
     first_tenth: f64,
     last_tenth: f64,
+    /// All of it.
+    seconds: f64,
     log_bytes: u64,
 }
 
@@ -234,6 +241,7 @@ fn one(arguments: &Giant, case: Case, times: u64, directory: &Path) -> Result<Fi
         .with("log_file_size", options.log_file_size)
         .with("first_tenth_rows_per_s", rounded(done.first_tenth, 0))
         .with("last_tenth_rows_per_s", rounded(done.last_tenth, 0))
+        .with("giant_s", rounded(done.seconds, 4))
         .with("others_rows_per_s", rate(&others))
         .with("others_rows_per_s_alone", rate(&alone))
         .with("peak_memory", peak)
@@ -257,8 +265,28 @@ impl Bench {
         Ok(())
     }
 
+    /// All rows are deleted with one call.
+    fn delete_range(&self) -> Result<(Transaction, Done)> {
+        let txn = self.db.begin(Isolation::ReadCommitted)?;
+        let before = Counts::of(&self.db);
+        let begin = Instant::now();
+        let deleted = txn.delete_range(&self.table, ..)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let rate = deleted as f64 / seconds;
+        let done = Done {
+            first_tenth: rate,
+            last_tenth: rate,
+            seconds,
+            log_bytes: Counts::of(&self.db).since(&before).get("log_bytes"),
+        };
+        Ok((txn, done))
+    }
+
     /// The transaction with all its rows, not ended.
     fn giant(&self) -> Result<(Transaction, Done)> {
+        if self.case == Case::DeleteRange {
+            return self.delete_range();
+        }
         let bar = progress::bar(name_of(self.case), self.rows);
         let mut txn = self.db.begin(Isolation::ReadCommitted)?;
         let before = Counts::of(&self.db);
@@ -293,6 +321,7 @@ impl Bench {
         let done = Done {
             first_tenth: tenth as f64 / first_end,
             last_tenth: tenth as f64 / (end - last_begin),
+            seconds: end,
             log_bytes: Counts::of(&self.db).since(&before).get("log_bytes"),
         };
         Ok((txn, done))
@@ -313,7 +342,7 @@ impl Bench {
             Case::Update => {
                 txn.update(&self.table, &key, text)?;
             }
-            Case::Delete => {
+            Case::Delete | Case::DeleteRange => {
                 txn.delete(&self.table, &key)?;
             }
         }
