@@ -906,6 +906,12 @@ typedef struct ink_range {
   uint32_t high_bound;
 } ink_range;
 
+/* Deletes all rows of a range as one statement, which locks the range exclusively. Of many rows it
+ * costs a short log record for each leaf of the tree, not for each row. Of a table's first tree it
+ * deletes no entries of the others. `*deleted` (may be NULL): how many there were. */
+int ink_delete_range(const ink_transaction *transaction, const ink_tree *tree,
+                     const ink_range *range, uint64_t *deleted, ink_error *error);
+
 /* How a cursor goes. All zeroes: forward, without locks. */
 typedef struct ink_scan {
   /* In reverse key order. */

@@ -310,3 +310,22 @@ pub unsafe extern "C" fn ink_records_in_range(
         raw::put(estimates, found);
     })
 }
+
+/// Deletes all rows of a range.
+///
+/// # Safety
+/// See the header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ink_delete_range(
+    transaction: *const ink_transaction,
+    tree: *const ink_tree,
+    range: *const ink_range,
+    deleted: *mut u64,
+    error: *mut ink_error,
+) -> c_int {
+    entry!(error, |transaction, tree, range| {
+        let transaction = transaction.0.active()?;
+        let rows = transaction.delete_range(&tree.0, range.bounds()?)?;
+        raw::put(deleted, rows);
+    })
+}

@@ -210,6 +210,18 @@ static void rows_and_cursors(ink_database *db, const ink_table *table) {
   CHECK(strstr(error.message, "5 bytes at a null pointer") != NULL);
   OK(ink_get(txn, tree, INK_STR("new"), &value, &found, &error));
   CHECK(!found);
+  OK(ink_mark_set(txn, &mark, &error));
+  ink_range part = {INK_STR("a"), INK_STR("b"), 3, INK_EXCLUDED};
+  uint64_t gone = 7;
+  FAILS(INK_INVALID, ink_delete_range(txn, tree, &part, &gone, &error));
+  part.low_bound = INK_INCLUDED;
+  OK(ink_delete_range(txn, tree, &part, &gone, &error));
+  CHECK(gone == 0);
+  ink_range every = {0};
+  OK(ink_delete_range(txn, tree, &every, &gone, &error));
+  CHECK(gone == 100);
+  OK(ink_delete_range(txn, tree, &every, NULL, &error));
+  OK(ink_mark_rollback(txn, &mark, &error));
   FAILS(INK_ROW_NOT_FOUND, ink_update(txn, tree, INK_STR("no"), INK_STR("x"), &error));
   OK(ink_upsert(txn, tree, number(key, 3), INK_STR("three"), &flag, &error));
   CHECK(!flag);
