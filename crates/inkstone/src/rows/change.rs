@@ -543,7 +543,8 @@ pub(crate) fn remove_dead_rows(
     except: Option<&[u8]>,
 ) -> Result<u64> {
     let page = TreePage(&leaf);
-    let live = core.liveness();
+    // Not `liveness`, for which no logged address is ever dead: here it is taken out by a record.
+    let live = core.versions.liveness();
     let is_dead = |slot: &usize| {
         page.version(*slot)
             .is_some_and(|v| v.is_logged() && !live(v))
