@@ -16,8 +16,8 @@
 //! # Promises
 //!
 //! 1. A row is marked by a bulk only if all snapshots, living or to be taken, see it as its cell
-//!    is. Tested by `old_snapshots_see_the_rows`, `rows_that_are_not_plain_go_one_by_one`. Tested by
-//!    the simulator (`bulk-delete-hides-rows`).
+//!    is. Tested by `old_snapshots_see_the_rows`, `rows_that_are_not_plain_go_one_by_one`. Tested
+//!    by the simulator (`bulk-delete-hides-rows`).
 //! 2. Undoing a bulk gives back its rows and no others, after a crash too. Tested by
 //!    `what_was_deleted_comes_back`, `a_loser_is_undone_after_a_crash`. Tested by the simulator
 //!    (`bulk-delete-left-after-crash`).
