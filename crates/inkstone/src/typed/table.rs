@@ -449,8 +449,7 @@ impl<K: Key, V: Field> TypedTable<K, V> {
 
     /// Deletes all rows, with their entries; how many there were. It is
     /// [`delete_range`](Self::delete_range) of all keys: a part of the transaction, which older
-    /// snapshots do not see and a rollback takes back, and done in milliseconds for a million
-    /// rows.
+    /// snapshots do not see and a rollback takes back.
     ///
     /// ```
     /// # use inkstone::typed::TypedTable;
