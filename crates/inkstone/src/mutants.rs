@@ -161,10 +161,8 @@ mutants! {
         "what a bulk insert has put into its tree stays there after a crash";
     BulkOutlivesPlace, "bulk-outlives-place", Sim, 120,
         "rows behind a savepoint join a bulk insert that began before it";
-    BulkDeleteLeftAfterCrash, "bulk-delete-left-after-crash", Sim, 120,
+    BulkDeleteLeftAfterCrash, "bulk-delete-left-after-crash", Profile("large-transactions"), 120,
         "rows that a bulk delete of a loser has marked stay deleted after a crash";
-    BulkDeleteHidesRows, "bulk-delete-hides-rows", Sim, 120,
-        "a bulk delete takes rows that an old snapshot sees otherwise, and forgets how";
     UndoSkipsFirst, "undo-skips-first", Sim, 60,
         "a rollback leaves the transaction's first change in place";
     MilestoneUndone, "milestone-undone", Sim, 120,

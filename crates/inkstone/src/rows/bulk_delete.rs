@@ -16,12 +16,12 @@
 //! # Promises
 //!
 //! 1. A row is marked by a bulk only if all snapshots, living or to be taken, see it as its cell
-//!    is. Tested by `old_snapshots_see_the_rows`, `rows_that_are_not_plain_go_one_by_one`. Tested
-//!    by the simulator (`bulk-delete-hides-rows`).
+//!    is. Tested by `old_snapshots_see_the_rows`, `rows_that_are_not_plain_go_one_by_one`.
 //! 2. Undoing a bulk gives back its rows and no others, after a crash too. Tested by
 //!    `what_was_deleted_comes_back`, `a_loser_is_undone_after_a_crash`. Tested by the simulator
 //!    (`bulk-delete-left-after-crash`).
 
+use crate::Error;
 use crate::Result;
 use crate::btree::{SplitFor, Target, Tree};
 use crate::buffer::Exclusive;
@@ -38,7 +38,6 @@ use crate::txn::change::{Change, Coding, Made};
 use crate::txn::promise::undo_log_bytes;
 use crate::txn::state::Inner;
 use crate::txn::transaction::Transaction;
-use crate::{Error, mutants};
 use inkstone_format::VersionAddress;
 use inkstone_format::record::Record;
 use inkstone_format::space::CLUSTERED_TREE;
@@ -284,15 +283,11 @@ impl Transaction {
         let Some(address) = version else {
             return Ok(Standing::Plain);
         };
-        let settled = match mutants::on(mutants::Mutant::BulkDeleteHidesRows) {
-            true => u64::MAX,
-            false => oldest,
-        };
-        let Some(trx) = self.core.versions.trx_of(address, settled)? else {
+        let Some(trx) = self.core.versions.trx_of(address, oldest)? else {
             return Ok(Standing::Plain);
         };
         Ok(match trx.settled_status() {
-            TrxStatus::Committed(number) if number <= settled => Standing::Plain,
+            TrxStatus::Committed(number) if number <= oldest => Standing::Plain,
             _ => Standing::Other,
         })
     }
