@@ -117,6 +117,10 @@ mutants! {
         "a block of the place map counts as durable before it is synced";
     PageBeforeLog, "page-before-log", Sim, 60,
         "a page is written before the log of its changes is durable";
+    KeptPartFreed, "kept-part-freed", Sim, 120,
+        "a part of a long value that an update keeps is freed when the update is committed";
+    PartsNotCompared, "parts-not-compared", Sim, 120,
+        "a part of a long value counts as what the row has already if it is as long";
     DirtyPageEvicted, "dirty-page-evicted", Sim, 60,
         "a dirty page may be evicted";
     CheckpointTooHigh, "checkpoint-too-high", Sim, 60,

@@ -10,6 +10,7 @@ use inkstone_format::header::{
     PAGE_TYPE_AT, PageType, check_page, is_zero, page_id, page_lsn, page_type,
 };
 use inkstone_format::image::{Codec, UNIT_LEN};
+use inkstone_format::overflow::{LongValue, parse_reference};
 use inkstone_format::place_map::Place;
 use inkstone_format::space::{self, TREES_MAX};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, TreePage};
@@ -219,9 +220,12 @@ impl PageView<'_> {
             .map(|(_, name)| *name)
             .collect();
         let long = cell.is_overflow().then(|| long_value(cell.value)).flatten();
-        let value = match long {
-            Some((length, first)) => format!("{length} bytes from page {first} on"),
-            None => show::bytes(cell.value, self.limit),
+        let parts = (cell.is_overflow() && long.is_none()).then(|| LongValue::parse(cell.value));
+        let parts = parts.flatten();
+        let value = match (long, &parts) {
+            (Some((length, first)), _) => format!("{length} bytes from page {first} on"),
+            (None, Some(value)) => parts_text(value, &show::bytes(value.inline, self.limit)),
+            (None, None) => show::bytes(cell.value, self.limit),
         };
         let mut line = format!(
             "slot {slot:<4} key {} value {value}",
@@ -242,6 +246,11 @@ impl PageView<'_> {
             "flags": flags,
             "version": cell.version.map(|v| v.0),
             "long_value": long.map(|(length, first)| json!({ "bytes": length, "first_page": first })),
+            "parts": parts.map(|value| (value.parts.iter())
+                .map(|part| json!({
+                    "at": part.at, "bytes": part.length, "first_page": part.first.0,
+                }))
+                .collect::<Vec<_>>()),
         })
     }
 
@@ -313,9 +322,17 @@ impl PageView<'_> {
     }
 }
 
+/// A value with parts in pages of their own.
+pub fn parts_text(value: &LongValue<'_>, inline: &str) -> String {
+    let parts = value.parts.iter().map(|part| {
+        let (at, length, first) = (part.at, part.length, part.first);
+        format!(", at {at} {length} bytes from page {first} on")
+    });
+    format!("{inline}{}", parts.collect::<String>())
+}
+
 /// Length and first page in a cell's reference to a long value.
 pub fn long_value(reference: &[u8]) -> Option<(u64, u32)> {
-    let length = u64::from_le_bytes(reference.get(..8)?.try_into().ok()?);
-    let first = u32::from_le_bytes(reference.get(8..12)?.try_into().ok()?);
-    Some((length, first))
+    let (length, first) = parse_reference(reference)?;
+    Some((length, first.0))
 }

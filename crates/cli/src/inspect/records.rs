@@ -2,6 +2,7 @@
 
 use super::show;
 use inkstone_format::PageId;
+use inkstone_format::overflow::LongValue;
 use inkstone_format::record::{Diff, Record, Row, TrxRef, Undo, UndoEntry};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW};
 
@@ -47,6 +48,10 @@ impl Show {
             Some((length, first)) if row_flags & CELL_OVERFLOW != 0 => {
                 format!("{length} bytes from page {first} on")
             }
+            _ if row_flags & CELL_OVERFLOW != 0 => match LongValue::parse(value) {
+                Some(long) => super::page::parts_text(&long, &self.bytes(long.inline)),
+                None => self.bytes(value),
+            },
             _ => self.bytes(value),
         }
     }

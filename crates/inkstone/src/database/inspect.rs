@@ -7,7 +7,7 @@ use crate::catalog::CLUSTERED;
 use crate::mvcc::versions::{Cut, VersionKind};
 use crate::paranoid::paranoid;
 use crate::recovery::RedoStat;
-use crate::rows::{Table, TableTree, TreeRef};
+use crate::rows::{Table, TableTree, TreeRef, chains};
 use crate::space::SYSTEM_PAGES;
 use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
@@ -392,8 +392,8 @@ impl Check<'_> {
             for slot in 0..page.count() {
                 let cell = page.cell(slot);
                 if cell.is_overflow() || cell.version.is_some() {
-                    for value in self.long_values(&cell) {
-                        overflow.extend(core.long_value_pages(tree, &value)?);
+                    for first in self.chains_of(&cell) {
+                        core.chain_pages(&tree.space, first, &mut overflow)?;
                     }
                 }
             }
@@ -420,10 +420,11 @@ impl Check<'_> {
         Ok((found, overflow.len() as u64))
     }
 
-    /// The long values of a row: the one that it has, and those that it gets back if a transaction
-    /// without an end is rolled back. Of these no entry may say yet that they are to be freed: in
-    /// the middle of a statement, or where a crash came amid it.
-    fn long_values(&self, cell: &Cell<'_>) -> BTreeSet<Vec<u8>> {
+    /// The chains of a row: those that it has, and those that it gets back if a transaction without
+    /// an end is rolled back. Of these no entry may say yet that they are to be freed: in the
+    /// middle of a statement, or where a crash came amid it. Versions of a row can share a chain,
+    /// rows cannot.
+    fn chains_of(&self, cell: &Cell<'_>) -> BTreeSet<PageNo> {
         let versions = &self.inner.core.versions;
         let has_long = |flags: u8| flags & CELL_OVERFLOW != 0 && flags & CELL_DELETED == 0;
         let (mut flags, mut value) = (cell.flags, Cow::Borrowed(cell.value));
@@ -431,7 +432,7 @@ impl Check<'_> {
         let mut found = BTreeSet::new();
         loop {
             if has_long(flags) {
-                found.insert(value.to_vec());
+                found.extend(chains(&value));
             }
             // What the undo file says is not looked at here: a rollback will tell of damage.
             let Ok(Some(trx)) = versions.trx_of(version, u64::MAX) else {

@@ -9,6 +9,7 @@ use crate::mtr::Mtr;
 use crate::mutants::{self, Mutant};
 use crate::mvcc::versions::{NO_PURGE, NewVersion, SPLICED, VersionKind, is_milestone, spliced};
 use crate::paranoid::paranoid;
+use crate::rows::overflow::chains;
 use crate::txn::change::{Change, Coding, Made};
 use crate::txn::core::Core;
 use crate::txn::promise::undo_log_bytes;
@@ -19,7 +20,7 @@ use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::tree_page::{
     CELL_DELETED, CELL_OVERFLOW, CELL_VERSIONED, SLOT_LEN, TreePage, TreePageMut, cell_len,
 };
-use inkstone_format::{PageId, TreeId, VersionAddress};
+use inkstone_format::{PageId, PageNo, TreeId, VersionAddress};
 use std::borrow::Cow;
 
 /// A row's place: a slot of its leaf, which is latched.
@@ -50,6 +51,8 @@ pub(super) struct CellValue<'a> {
     pub bytes: &'a [u8],
     /// 0 or `CELL_OVERFLOW`.
     pub flags: u8,
+    /// Chains that the row has already, and keeps: it is locked.
+    pub kept: &'a [PageNo],
 }
 
 /// One attempt's outcome.
@@ -132,6 +135,11 @@ impl Transaction {
             "a new row has flags {:#x}",
             value.flags
         );
+        crate::invariant!(
+            value.kept.is_empty(),
+            "a new row keeps the chains {:?}",
+            value.kept
+        );
         let prefix_len = TreePage(&leaf).prefix_len();
         let need = cell_len(key.len() - prefix_len, value.bytes.len(), true) + SLOT_LEN;
         let last = inner.last_insert;
@@ -210,6 +218,7 @@ impl Transaction {
             old.flags,
             value.flags
         );
+        check_kept(&old, value.kept);
         let purge = if old.flags & CELL_OVERFLOW != 0 {
             0
         } else {
@@ -225,7 +234,7 @@ impl Transaction {
         let done = self.replace_row(inner, here, change)?;
         if matches!(done, Attempt::Done(_)) {
             self.core.count_row(tree, Counter::RowsUpdated);
-            self.drop_long_value(inner, tree, &old)?;
+            self.drop_long_value(inner, tree, &old, value.kept)?;
         }
         Ok(done)
     }
@@ -243,6 +252,11 @@ impl Transaction {
             "a row with flags {:#x} is revived with {:#x}",
             old.flags,
             value.flags
+        );
+        crate::invariant!(
+            value.kept.is_empty(),
+            "a row that was deleted keeps the chains {:?}",
+            value.kept
         );
         // If this transaction has deleted the row, undoing that needs the old value again, which a
         // revival's record does not hold.
@@ -278,6 +292,7 @@ impl Transaction {
             value: CellValue {
                 bytes: &kept,
                 flags: old.flags | CELL_DELETED,
+                kept: &[],
             },
             kind: VersionKind::DeleteMark,
             kept: KeptValue {
@@ -289,7 +304,7 @@ impl Transaction {
         let done = self.replace_row(inner, here, change)?;
         if matches!(done, Attempt::Done(_)) {
             self.core.count_row(tree, Counter::RowsDeleted);
-            self.drop_long_value(inner, tree, &old)?;
+            self.drop_long_value(inner, tree, &old, &[])?;
         }
         Ok(done)
     }
@@ -384,6 +399,22 @@ impl Transaction {
         row.commit(mtr, made)?;
         Ok(Attempt::Done(Written::Changed))
     }
+}
+
+/// That a row has the chains which its new version keeps: others may be freed, or another row's.
+fn check_kept(old: &OldCell, kept: &[PageNo]) {
+    if kept.is_empty() {
+        return;
+    }
+    let has = if old.flags & CELL_OVERFLOW != 0 {
+        chains(&old.value)
+    } else {
+        Vec::new()
+    };
+    crate::invariant!(
+        kept.iter().all(|first| has.contains(first)),
+        "a row with the chains {has:?} keeps {kept:?}"
+    );
 }
 
 /// A flag of versions that purge passes over. The entry of a long value's reference must be shown

@@ -11,11 +11,13 @@ use crate::mvcc::Isolation;
 use crate::options::Durability;
 use crate::paranoid::paranoid;
 use crate::rows::change::{Written, remove_dead_rows};
+use crate::rows::parts::{Layout, parts_of};
+use crate::rows::read::Seen;
 use crate::rows::write::Write;
 use crate::txn::core::Core;
 use crate::txn::transaction::Transaction;
 use inkstone_format::PageNo;
-use inkstone_format::tree_page::{TreePage, is_inline};
+use inkstone_format::tree_page::{CELL_OVERFLOW, TreePage};
 use std::sync::Arc;
 
 /// The rows of a leaf that have long values: their keys, and their references.
@@ -56,15 +58,18 @@ impl Core {
     pub(crate) fn store_again(self: &Arc<Self>, tree: &Tree, key: &[u8]) -> Result<Option<u64>> {
         let transaction = Transaction::begin_own(self, Isolation::ReadCommitted)?;
         transaction.shared.state.set_only_moves();
-        let value = match transaction.newest_without_waiting(tree, key) {
-            Ok(Some(value)) => value,
-            Ok(None) | Err(Error::LockNotAvailable) => return Ok(None),
+        let cell = match transaction.newest_without_waiting(tree, key) {
+            Ok(Some(seen)) if seen.flags & CELL_OVERFLOW != 0 => seen.value,
+            Ok(_) | Err(Error::LockNotAvailable) => return Ok(None),
             Err(error) => return Err(error),
         };
-        if is_inline(self.storage.page_size, key.len(), value.len()) {
-            return Ok(None);
-        }
-        let written = transaction.write(tree, key, Write::Update(&value))?;
+        let value = self.read_long_value(tree, &cell, &(0..u64::MAX))?;
+        let parts = parts_of(&self.long_value(tree, &cell)?);
+        let layout = Layout {
+            parts: &parts,
+            keep: false,
+        };
+        let written = transaction.write_as(tree, key, Write::Update(&value), layout)?;
         paranoid!(
             written == Written::Changed,
             "a row that was locked is {written:?} when it is written again"
@@ -75,10 +80,10 @@ impl Core {
 }
 
 impl Transaction {
-    fn newest_without_waiting(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn newest_without_waiting(&self, tree: &Tree, key: &[u8]) -> Result<Option<Seen>> {
         let mut inner = self.active()?;
         self.pin_snapshot(&mut inner);
-        let found = self.newest_row(&mut inner, tree, key, LockMode::Exclusive, None);
-        self.after_error(inner, found).map(|(value, _)| value)
+        let found = self.newest_cell(&mut inner, tree, key, LockMode::Exclusive, None);
+        Ok(self.after_error(inner, found)?.map(|(seen, _)| seen))
     }
 }

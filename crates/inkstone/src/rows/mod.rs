@@ -25,6 +25,7 @@ mod compact;
 mod dropped;
 mod merging;
 mod overflow;
+mod parts;
 pub mod purge;
 mod read;
 mod scan;
@@ -34,6 +35,7 @@ mod write;
 
 pub use bulk::InsertedRows;
 pub(crate) use change::Written;
+pub(crate) use overflow::chains;
 pub use read::Wait;
 pub use scan::{Cursor, Rows, RowsIter};
 pub use scan_locking::{LockingCursor, LockingScan};

@@ -1,5 +1,6 @@
 //! Long values: a value that does not fit a leaf lies in a chain of overflow pages of its own, and
-//! its cell holds a reference to it ([`inkstone_format::overflow`]).
+//! its cell holds a reference to it ([`inkstone_format::overflow`]). Of a value with parts only
+//! these lie in chains, one each: see `parts`.
 //!
 //! # How no page is lost
 //!
@@ -10,13 +11,15 @@
 //!    chain, that transaction deletes the entry. If it rolls back, or the process dies, the entry
 //!    is there (again) and its lock is free: the chain is freed.
 //! 2. A transaction that gives up a reference (update, delete) inserts an entry for the chain. It
-//!    takes effect at commit, and the chain is freed when no snapshot can see the old row.
+//!    takes effect at commit, and the chain is freed when no snapshot can see the old row. A chain
+//!    that the updated row keeps has no entry, before and after: rolled back or not, a row has it.
 //! 3. Freeing takes some pages from behind the first one in each mini-transaction, and at last the
 //!    first page with the entry that names it; it can stop anywhere.
 
 use crate::btree::{SplitFor, Target, Tree};
 use crate::locks::{IfTaken, LockMode, Newest, RowName, Taken};
 use crate::mtr::Mtr;
+use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
 use crate::rows::change::{OldCell, Written, remove_dead_rows};
 use crate::rows::read::row_name;
@@ -29,13 +32,13 @@ use crate::{Error, Result};
 use inkstone_format::apply::map_pages;
 use inkstone_format::header::{PAGE_TYPE_AT, PageType};
 use inkstone_format::overflow::{
-    NEXT_AT, OverflowPage, VALUE_LEN_MAX, bytes_per_page, overflow_bytes, parse_reference,
-    reference,
+    LongValue, NEXT_AT, OverflowPage, Part, bytes_per_page, overflow_bytes,
 };
 use inkstone_format::record::{Record, Row};
 use inkstone_format::space::PENDING_FREE_TREE;
 use inkstone_format::tree_page::{CELL_OVERFLOW, SLOT_LEN, TreePage, TreePageMut, cell_len};
 use inkstone_format::{Corrupt, PageNo, SpaceId};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Pages that are allocated, or freed, in one mini-transaction.
@@ -75,44 +78,99 @@ impl Core {
         }
     }
 
-    /// Reads a chain.
-    pub(crate) fn read_long_value(&self, tree: &Tree, cell: &[u8]) -> Result<Vec<u8>> {
-        let bad = |page: PageNo, what: String| {
-            let id = tree.space.page_id(page);
-            Error::corrupt_page(tree.space.file().path(), id, Corrupt::at(NEXT_AT, what))
-        };
-        let (length, mut next) = parse_reference(cell).ok_or_else(|| {
-            bad(
-                PageNo(0),
-                format!("a reference to a long value has {} bytes", cell.len()),
-            )
-        })?;
-        let mut value = Vec::with_capacity((length as usize).min(1 << 24));
-        while (value.len() as u64) < length {
-            let page = self.storage.pool.shared(tree.space.page_id(next))?;
+    /// A cell with the overflow flag: which chains its value has, and what it holds itself.
+    pub(crate) fn long_value<'c>(&self, tree: &Tree, cell: &'c [u8]) -> Result<LongValue<'c>> {
+        LongValue::parse(cell).ok_or_else(|| {
+            let what = format!("{} bytes are no reference to a long value", cell.len());
+            bad_chain(&tree.space, PageNo(0), what)
+        })
+    }
+
+    /// Reads these bytes of a long value, as far as it has them. Chains without any of them are
+    /// not touched.
+    pub(crate) fn read_long_value(
+        &self,
+        tree: &Tree,
+        cell: &[u8],
+        wanted: &Range<u64>,
+    ) -> Result<Vec<u8>> {
+        let value = self.long_value(tree, cell)?;
+        let end = wanted.end.min(value.length());
+        let wanted = wanted.start.min(end)..end;
+        let mut read = Vec::with_capacity((wanted.end - wanted.start).min(1 << 24) as usize);
+        let (mut at, mut inline) = (0, value.inline);
+        for part in &value.parts {
+            let (before, behind) = inline.split_at((part.at - at) as usize);
+            read.extend_from_slice(overlap(before, at, &wanted));
+            inline = behind;
+            at = part.at + part.length;
+            if part.at < wanted.end && wanted.start < at {
+                self.read_chain(&tree.space, part, &wanted, &mut read)?;
+            }
+        }
+        read.extend_from_slice(overlap(inline, at, &wanted));
+        paranoid!(
+            read.len() as u64 == wanted.end - wanted.start,
+            "{} bytes of a long value were read, not {wanted:?}",
+            read.len()
+        );
+        Ok(read)
+    }
+
+    /// Reads what a part of a value has of the wanted bytes.
+    fn read_chain(
+        &self,
+        space: &Arc<Space>,
+        part: &Part,
+        wanted: &Range<u64>,
+        read: &mut Vec<u8>,
+    ) -> Result<()> {
+        let (mut next, mut at, end) = (part.first, part.at, part.at + part.length);
+        while at < end.min(wanted.end) {
+            let page = self.storage.pool.shared(space.page_id(next))?;
             let overflow = OverflowPage::of(&page);
-            let left = length as usize - value.len();
             let data = overflow.and_then(OverflowPage::data);
+            let left = (end - at) as usize;
             let (Some(overflow), Some(data)) = (overflow, data.filter(|data| data.len() <= left))
             else {
                 let here = overflow.map_or(0, OverflowPage::length);
-                return Err(bad(
-                    next,
-                    format!(
-                        "{here} bytes of a long value after {} of {length}",
-                        value.len()
-                    ),
-                ));
+                let (before, length) = (at - part.at, part.length);
+                let what = format!("{here} bytes of a long value after {before} of {length}");
+                return Err(bad_chain(space, next, what));
             };
-            value.extend_from_slice(data);
+            read.extend_from_slice(overlap(data, at, wanted));
+            at += data.len() as u64;
             next = overflow.next();
         }
         paranoid!(
-            value.len() as u64 == length,
-            "{} bytes of a long value of {length} were read",
-            value.len()
+            at <= end,
+            "{at} bytes of a value were passed whose part ends at {end}"
         );
-        Ok(value)
+        Ok(())
+    }
+
+    /// Whether a chain holds these bytes and no others. It is read as far as they are the same.
+    pub(crate) fn chain_holds(
+        &self,
+        space: &Arc<Space>,
+        first: PageNo,
+        bytes: &[u8],
+    ) -> Result<bool> {
+        let (mut next, mut rest) = (first, bytes);
+        while !rest.is_empty() {
+            let page = self.storage.pool.shared(space.page_id(next))?;
+            let overflow = OverflowPage::of(&page);
+            let data = overflow.and_then(|page| Some((page.next(), page.data()?)));
+            let Some((following, data)) = data else {
+                let what = format!("no bytes of a long value, {} are left", rest.len());
+                return Err(bad_chain(space, next, what));
+            };
+            match rest.strip_prefix(data) {
+                Some(behind) => (next, rest) = (following, behind),
+                None => return Ok(false),
+            }
+        }
+        Ok(next == PageNo(0))
     }
 
     /// A chain that a transaction has made, and that no row has referred to: it is freed before the
@@ -133,24 +191,24 @@ impl Core {
         Ok(())
     }
 
-    /// The pages of the chain of a cell's reference, for verification.
+    /// The pages of the chains of a cell, for verification.
     pub fn long_value_pages(&self, tree: &Tree, cell: &[u8]) -> Result<Vec<PageNo>> {
         let mut pages = Vec::new();
-        let Some((_, first)) = parse_reference(cell) else {
-            return Ok(pages);
-        };
-        self.chain_pages(&tree.space, first, &mut pages)?;
+        for first in chains(cell) {
+            self.chain_pages(&tree.space, first, &mut pages)?;
+        }
         Ok(pages)
     }
 
-    fn chain_pages(
+    pub(crate) fn chain_pages(
         &self,
         space: &Arc<Space>,
         first: PageNo,
         pages: &mut Vec<PageNo>,
     ) -> Result<()> {
         let mut next = first;
-        while next != PageNo(0) && pages.len() < (1 << 20) {
+        let most = pages.len() + (1 << 20);
+        while next != PageNo(0) && pages.len() < most {
             let page = self.storage.pool.shared(space.page_id(next))?;
             let Some(overflow) = OverflowPage::of(&page) else {
                 break;
@@ -398,6 +456,31 @@ impl Core {
     }
 }
 
+/// Damage of a chain, found at this page of it.
+fn bad_chain(space: &Arc<Space>, page: PageNo, what: String) -> Error {
+    let id = space.page_id(page);
+    Error::corrupt_page(space.file().path(), id, Corrupt::at(NEXT_AT, what))
+}
+
+/// What of bytes that begin at `at` of a value is wanted.
+fn overlap<'b>(bytes: &'b [u8], at: u64, wanted: &Range<u64>) -> &'b [u8] {
+    let place = |offset: u64| offset.saturating_sub(at).min(bytes.len() as u64) as usize;
+    let (start, end) = (place(wanted.start), place(wanted.end));
+    paranoid!(
+        start <= end && end <= bytes.len(),
+        "bytes {start}..{end} of {} are wanted",
+        bytes.len()
+    );
+    &bytes[start..end]
+}
+
+/// The first pages of the chains that a cell with the overflow flag refers to. None of one that is
+/// damaged, which is an error to its readers.
+pub(crate) fn chains(cell: &[u8]) -> Vec<PageNo> {
+    let parts = LongValue::parse(cell).map_or(Vec::new(), |value| value.parts);
+    parts.into_iter().map(|part| part.first).collect()
+}
+
 /// For a part of a long value so many pages were asked for.
 fn check_found(free: &[FreePage], count: usize) {
     paranoid!(
@@ -451,21 +534,14 @@ fn insert_entry(core: &Core, mtr: &mut Mtr<'_>, leaf: usize, key: &[u8]) {
 }
 
 impl Transaction {
-    /// Stores a long value in a chain of its own and returns the reference. The chain is entered as
-    /// waiting to be freed until [`Transaction::adopt_long_value`].
+    /// Stores a long value, or a part of one, in a chain of its own and returns its first page. The
+    /// chain is entered as waiting to be freed until [`Transaction::adopt_long_value`].
     pub(crate) fn store_long_value(
         &self,
         inner: &mut Inner,
         tree: &Tree,
         value: &[u8],
-    ) -> Result<Vec<u8>> {
-        let length = value.len() as u64;
-        if length > VALUE_LEN_MAX {
-            return Err(Error::ValueTooLong {
-                length,
-                limit: VALUE_LEN_MAX,
-            });
-        }
+    ) -> Result<PageNo> {
         let core = &self.core;
         let pending = core.make_pending_free_tree(&tree.space)?;
         if !inner.long_values.contains(&tree.space.id) {
@@ -493,13 +569,12 @@ impl Transaction {
             last = Some(tail);
         }
         let first = first.expect("a long value has bytes");
-        let reference = reference(length, first);
         paranoid!(
-            parse_reference(&reference) == Some((length, first)),
-            "the reference to {length} bytes from page {first} on is read as {:?}",
-            parse_reference(&reference)
+            first != PageNo(0),
+            "{} bytes of a long value are in page 0",
+            value.len()
         );
-        Ok(reference)
+        Ok(first)
     }
 
     fn store_first(
@@ -651,40 +726,47 @@ impl Transaction {
         &self,
         inner: &mut Inner,
         tree: &Tree,
-        reference: &[u8],
+        first: PageNo,
     ) -> Result<()> {
         paranoid!(
-            parse_reference(reference).is_some_and(|(_, first)| first != PageNo(0)),
-            "a row is to refer to no chain: {reference:x?}"
+            first != PageNo(0),
+            "a row of {} is to refer to no chain",
+            tree.id
         );
         let pending = self.core.make_pending_free_tree(&tree.space)?;
-        let first = parse_reference(reference).map_or(PageNo(0), |(_, first)| first);
         let written = self.write_row(inner, &pending, &first.0.to_be_bytes(), Write::Delete)?;
         self.expect(written, Written::Changed, first)
     }
 
-    /// A row gave up its reference: the chain is to be freed once no snapshot sees the old row.
+    /// A row gave up its chains, but for those that it goes on to refer to: they are to be freed
+    /// once no snapshot sees the old row.
     pub(crate) fn drop_long_value(
         &self,
         inner: &mut Inner,
         tree: &Tree,
         old: &OldCell,
+        kept: &[PageNo],
     ) -> Result<()> {
         if old.flags & CELL_OVERFLOW == 0 {
             return Ok(());
         }
+        let given_up: Vec<PageNo> = (self.core.long_value(tree, &old.value)?.parts.iter())
+            .map(|part| part.first)
+            .filter(|first| !kept.contains(first) || mutants::on(Mutant::KeptPartFreed))
+            .collect();
+        if given_up.is_empty() {
+            return Ok(());
+        }
         let pending = self.core.make_pending_free_tree(&tree.space)?;
-        let first = parse_reference(&old.value).map_or(PageNo(0), |(_, first)| first);
         if !inner.long_values.contains(&tree.space.id) {
             inner.long_values.push(tree.space.id);
         }
-        let written = self.write_row(
-            inner,
-            &pending,
-            &first.0.to_be_bytes(),
-            Write::Insert(&[], LockMode::Shared),
-        )?;
-        self.expect(written, Written::Inserted, first)
+        for first in given_up {
+            let write = Write::Insert(&[], LockMode::Shared);
+            let written = self.write_row(inner, &pending, &first.0.to_be_bytes(), write)?;
+            self.expect(written, Written::Inserted, first)?;
+        }
+        Ok(())
     }
 
     /// That an entry was, or was not, there: otherwise a chain would be lost, or freed while in

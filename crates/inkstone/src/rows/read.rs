@@ -21,7 +21,7 @@ use crate::txn::transaction::Transaction;
 use crate::{Error, Result};
 use inkstone_format::tree_page::{CELL_DELETED, CELL_OVERFLOW, Cell, TreePage};
 use inkstone_format::{TrxId, VersionAddress};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 /// What a locking read does about a row that another transaction has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,9 @@ enum Look<'l> {
     /// Another transaction has changed or locked the row.
     Blocked(Taken<'l>),
 }
+
+/// All bytes of a value.
+const WHOLE: Range<u64> = 0..u64::MAX;
 
 /// A row's name in the lock table.
 pub(crate) fn row_name<'k>(tree: &Tree, key: &'k [u8]) -> RowName<'k> {
@@ -126,8 +129,19 @@ impl Core {
 
     /// The value behind a cell that was copied: fetches long values.
     pub(crate) fn value_of(&self, tree: &Tree, seen: &mut Seen) -> Result<()> {
+        self.slice_of(tree, seen, &WHOLE)
+    }
+
+    /// These bytes of the value behind a cell that was copied, as far as it has them. Of a long
+    /// value only the parts are fetched in which they lie.
+    fn slice_of(&self, tree: &Tree, seen: &mut Seen, wanted: &Range<u64>) -> Result<()> {
         if seen.flags & CELL_OVERFLOW != 0 {
-            seen.value = self.read_long_value(tree, &seen.value)?;
+            seen.value = self.read_long_value(tree, &seen.value, wanted)?;
+        } else if *wanted != WHOLE {
+            let length = seen.value.len() as u64;
+            let (start, end) = (wanted.start.min(length), wanted.end.min(length));
+            seen.value.truncate(end as usize);
+            seen.value.drain(..start.min(end) as usize);
         }
         Ok(())
     }
@@ -175,6 +189,34 @@ impl Transaction {
     /// row.
     pub fn get_into(&self, tree: &impl TreeRef, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.read_into(tree.tree_ref().live(&self.core)?, key, value)
+    }
+
+    /// As [`get`](Self::get), these bytes of the value only, as far as it has them. What lies in
+    /// pages of its own ([`insert_with_parts`](Self::insert_with_parts)) and is not among them is
+    /// not fetched.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// let value = [&b"name"[..], &[7; 1_000_000]].concat();
+    /// txn.insert_with_parts(&table, b"key", &value, &[4..1_000_004])?;
+    /// assert_eq!(txn.get_slice(&table, b"key", 0..4)?, Some(b"name".to_vec())); // one page
+    /// assert_eq!(txn.get_slice(&table, b"key", 3..6)?, Some(b"e\x07\x07".to_vec()));
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn get_slice(
+        &self,
+        tree: &impl TreeRef,
+        key: &[u8],
+        bytes: Range<u64>,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        let tree = tree.tree_ref().live(&self.core)?;
+        let found = self.read_slice(tree, key, &mut value, &bytes)?;
+        Ok(found.then_some(value))
     }
 
     /// Reads the pages of these rows together, those that are not in memory, before they are
@@ -275,8 +317,18 @@ impl Transaction {
     /// serializable: locks it shared first), into a buffer whose memory is used again. False: no
     /// row.
     pub(crate) fn read_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.read_slice(tree, key, value, &WHOLE)
+    }
+
+    fn read_slice(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        wanted: &Range<u64>,
+    ) -> Result<bool> {
         if self.isolation().locks_reads() {
-            let found = self.read_serializable(tree, key)?;
+            let found = self.read_serializable(tree, key, wanted)?;
             return Ok(found.map(|found| *value = found).is_some());
         }
         let mut inner = self.active()?;
@@ -306,7 +358,7 @@ impl Transaction {
             };
             seen.set(page.cell(slot));
         }
-        let found = self.see(tree, snapshot, &mut seen)?;
+        let found = self.see(tree, snapshot, &mut seen, wanted)?;
         *value = seen.value;
         self.core
             .storage
@@ -316,19 +368,31 @@ impl Transaction {
     }
 
     /// Replaces a copied cell by what a plain read sees of it: the snapshot's version, at read
-    /// uncommitted the newest. The whole value. False: no row.
-    fn see(&self, tree: &Tree, snapshot: &Snapshot, seen: &mut Seen) -> Result<bool> {
+    /// uncommitted the newest. The wanted bytes of its value. False: no row.
+    fn see(
+        &self,
+        tree: &Tree,
+        snapshot: &Snapshot,
+        seen: &mut Seen,
+        wanted: &Range<u64>,
+    ) -> Result<bool> {
         let core = &self.core;
-        if sees_newest(self.isolation(), seen.flags) {
-            return Ok(seen.flags & CELL_DELETED == 0);
+        let is_there = match sees_newest(self.isolation(), seen.flags) {
+            true => seen.flags & CELL_DELETED == 0,
+            false => core.resolve(snapshot, self.shared.state.id(), seen)?,
+        };
+        if is_there {
+            core.slice_of(tree, seen, wanted)?;
         }
-        Ok(core.resolve(snapshot, self.shared.state.id(), seen)? && {
-            core.value_of(tree, seen)?;
-            true
-        })
+        Ok(is_there)
     }
 
-    fn read_serializable(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn read_serializable(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        wanted: &Range<u64>,
+    ) -> Result<Option<Vec<u8>>> {
         paranoid!(
             self.isolation().locks_reads(),
             "a plain read at {:?} locks",
@@ -342,7 +406,13 @@ impl Transaction {
             .lock_range(&mut inner, tree, bounds, LockMode::Shared, deadline)
             .and_then(|()| {
                 let mode = LockMode::Shared;
-                Ok(self.newest_row(&mut inner, tree, key, mode, deadline)?.0)
+                let found = self.newest_cell(&mut inner, tree, key, mode, deadline)?;
+                let Some((mut seen, _)) = found else {
+                    return Ok(None);
+                };
+                self.core.slice_of(tree, &mut seen, wanted)?;
+                self.core.storage.counters.add(Counter::RowsRead, 1);
+                Ok(Some(seen.value))
             });
         self.after_error(inner, result)
     }
@@ -397,6 +467,23 @@ impl Transaction {
         mode: LockMode,
         deadline: Option<Instant>,
     ) -> Result<(Option<Vec<u8>>, Locked)> {
+        let Some((mut seen, locked)) = self.newest_cell(inner, tree, key, mode, deadline)? else {
+            return Ok((None, Locked::Before));
+        };
+        self.core.value_of(tree, &mut seen)?;
+        self.core.storage.counters.add(Counter::RowsRead, 1);
+        Ok((Some(seen.value), locked))
+    }
+
+    /// As [`newest_row`](Self::newest_row), as it is in the leaf: a long value is not fetched.
+    pub(crate) fn newest_cell(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        mode: LockMode,
+        deadline: Option<Instant>,
+    ) -> Result<Option<(Seen, Locked)>> {
         let row = row_name(tree, key);
         let mut seen = Seen::default();
         let mut waited = false;
@@ -419,15 +506,13 @@ impl Transaction {
         }
         let looked = looked?;
         let Look::Row(locked) = looked else {
-            return Ok((None, Locked::Before));
+            return Ok(None);
         };
         paranoid!(
             seen.flags & CELL_DELETED == 0,
             "a locking read returns row {key:x?}, which is deleted"
         );
-        self.core.value_of(tree, &mut seen)?;
-        self.core.storage.counters.add(Counter::RowsRead, 1);
-        Ok((Some(seen.value), locked))
+        Ok(Some((seen, locked)))
     }
 
     fn look_and_lock(

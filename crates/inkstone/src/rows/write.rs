@@ -9,6 +9,7 @@
 //! An insert that finds a row of its key locks that: what it has told its caller stays true.
 
 use super::change::{Attempt, CellValue, Here, Written};
+use super::parts::Layout;
 use super::tables::TreeRef;
 use crate::btree::{SplitFor, Target, Tree};
 use crate::buffer::Exclusive;
@@ -22,8 +23,7 @@ use crate::txn::state::Inner;
 use crate::txn::transaction::Transaction;
 use crate::{Error, Result};
 use inkstone_format::VersionAddress;
-use inkstone_format::overflow::parse_reference;
-use inkstone_format::tree_page::{CELL_OVERFLOW, TreePage, is_inline, key_len_max};
+use inkstone_format::tree_page::{TreePage, is_inline, key_len_max};
 use std::ops::Bound;
 
 /// What to do with a row.
@@ -130,6 +130,16 @@ impl Transaction {
 impl Transaction {
     /// Writes one row of a tree, which may have no table, as a statement.
     pub(crate) fn write(&self, tree: &Tree, key: &[u8], write: Write<'_>) -> Result<Written> {
+        self.write_as(tree, key, write, Layout::WHOLE)
+    }
+
+    pub(crate) fn write_as(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        write: Write<'_>,
+        layout: Layout<'_>,
+    ) -> Result<Written> {
         let limit = key_len_max(tree.storage().page_size);
         if key.len() > limit {
             return Err(Error::KeyTooLong {
@@ -142,7 +152,7 @@ impl Transaction {
         }
         let mut inner = self.begin_write()?;
         let place = inner.place_of_row();
-        let result = self.write_row(&mut inner, tree, key, write);
+        let result = self.write_row_as(&mut inner, tree, key, write, layout);
         if result.is_err() && !matches!(result, Err(Error::Deadlock)) {
             // A long value may be half exchanged: the statement has no effect.
             self.undo_to(&mut inner, place)?;
@@ -158,6 +168,17 @@ impl Transaction {
         key: &[u8],
         write: Write<'_>,
     ) -> Result<Written> {
+        self.write_row_as(inner, tree, key, write, Layout::WHOLE)
+    }
+
+    fn write_row_as(
+        &self,
+        inner: &mut Inner,
+        tree: &Tree,
+        key: &[u8],
+        write: Write<'_>,
+        layout: Layout<'_>,
+    ) -> Result<Written> {
         if self.shared.state.is_doomed() {
             return Err(Error::Deadlock);
         }
@@ -172,58 +193,22 @@ impl Transaction {
             Write::Delete => &[],
         };
         if is_inline(tree.storage().page_size, key.len(), value.len()) {
-            return self.write_cell(
-                inner,
-                tree,
-                key,
-                write,
-                CellValue {
-                    bytes: value,
-                    flags: 0,
-                },
-            );
+            let cell = CellValue {
+                bytes: value,
+                flags: 0,
+                kept: &[],
+            };
+            return self.write_cell(inner, tree, key, write, cell);
         }
-        let written = self.write_long(inner, tree, key, write, value);
+        let written = self.write_long(inner, tree, key, write, (value, layout));
         if !matches!(written, Ok(Written::Inserted | Written::Changed)) {
             inner.orphans = true;
         }
         written
     }
 
-    fn write_long(
-        &self,
-        inner: &mut Inner,
-        tree: &Tree,
-        key: &[u8],
-        write: Write<'_>,
-        value: &[u8],
-    ) -> Result<Written> {
-        let reference = self.store_long_value(inner, tree, value)?;
-        paranoid!(
-            is_inline(tree.storage().page_size, key.len(), reference.len()),
-            "a reference of {} bytes does not fit beside a key of {}",
-            reference.len(),
-            key.len()
-        );
-        let cell = CellValue {
-            bytes: &reference,
-            flags: CELL_OVERFLOW,
-        };
-        let written = self.write_cell(inner, tree, key, write, cell);
-        match (&written, parse_reference(&reference)) {
-            (Ok(Written::Inserted | Written::Changed), _) => {
-                self.adopt_long_value(inner, tree, &reference)?;
-            }
-            (_, Some((_, first))) => {
-                (self.core).disown_long_value(&self.shared, &tree.space, first)?;
-            }
-            (_, None) => {}
-        }
-        written
-    }
-
     /// Writes a row's cell, and gives up its place in the queue in the end.
-    fn write_cell(
+    pub(super) fn write_cell(
         &self,
         inner: &mut Inner,
         tree: &Tree,

@@ -12,7 +12,7 @@ use crate::paranoid::paranoid;
 use inkstone_format::apply::{map_pages, set_bits};
 use inkstone_format::control::Control;
 use inkstone_format::header::{PAGE_HEADER_LEN, PageType, init_page, set_page_lsn, stamp_checksum};
-use inkstone_format::overflow::parse_reference;
+use inkstone_format::overflow::LongValue;
 use inkstone_format::space::{
     CLUSTERED_TREE, MORE_MAPS_AT, PENDING_FREE_TREE, new_header, set_root,
 };
@@ -297,20 +297,25 @@ impl Rebuild<'_> {
         let page = TreePage(&bytes);
         for slot in 0..page.count() {
             let cell = page.cell(slot);
-            let (first, length) = match tree {
+            let chains = match tree {
                 _ if cell.is_deleted() => continue,
                 PENDING_FREE_TREE => {
                     let first = page.key(slot).try_into().map_or(0, u32::from_be_bytes);
-                    (PageNo(first), None)
+                    vec![(PageNo(first), None)]
                 }
                 _ if !cell.is_overflow() => continue,
-                _ => match parse_reference(cell.value) {
-                    Some((length, first)) => (first, Some(length)),
-                    None => (PageNo(0), Some(u64::MAX)),
+                _ => match LongValue::parse(cell.value) {
+                    Some(value) => (value.parts.iter())
+                        .map(|part| (part.first, Some(part.length)))
+                        .collect(),
+                    None => vec![(PageNo(0), Some(u64::MAX))],
                 },
             };
-            match self.chain(first, length) {
-                Some(pages) => self.used.extend(pages),
+            let pages = (chains.into_iter())
+                .map(|(first, length)| self.chain(first, length))
+                .collect::<Option<Vec<_>>>();
+            match pages {
+                Some(pages) => self.used.extend(pages.into_iter().flatten()),
                 None => broken.push(slot),
             }
         }
