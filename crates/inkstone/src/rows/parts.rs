@@ -78,6 +78,10 @@ fn leaving(
         leaving.push(part.clone());
         if is_inline(page_size, key, left) {
             leaving.sort_by_key(|part| part.start);
+            paranoid!(
+                leaving.windows(2).all(|pair| pair[0].end <= pair[1].start),
+                "the parts {leaving:?} of a value overlap"
+            );
             return leaving;
         }
     }
@@ -272,6 +276,11 @@ impl Transaction {
 
     /// The chain of the row that holds these bytes; it is taken out of those that it had.
     fn find_same(&self, tree: &Tree, had: &mut Vec<Part>, bytes: &[u8]) -> Result<Option<PageNo>> {
+        paranoid!(
+            bytes.len() > PART_LEN,
+            "a part of {} bytes leaves a row for a longer reference",
+            bytes.len()
+        );
         for n in 0..had.len() {
             let same = had[n].length == bytes.len() as u64
                 && (mutants::on(Mutant::PartsNotCompared)

@@ -143,6 +143,11 @@ impl Core {
             seen.value.truncate(end as usize);
             seen.value.drain(..start.min(end) as usize);
         }
+        paranoid!(
+            seen.value.len() as u64 <= wanted.end.saturating_sub(wanted.start),
+            "{} bytes are read of {wanted:?}",
+            seen.value.len()
+        );
         Ok(())
     }
 }
