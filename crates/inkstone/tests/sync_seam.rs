@@ -36,6 +36,7 @@ const STD: &[&str] = &[
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("counters/mod.rs", "std: atomic"),
     ("counters/durations/mod.rs", "std: atomic"),
+    ("counters/durations/slow.rs", "std: atomic"),
     // Memory is read ahead; what is read there is thrown away.
     ("recovery/index.rs", "std: hint"),
     // The switch of a deliberate bug is set before anything runs.

@@ -382,9 +382,10 @@ impl Transaction {
         wanted: &Range<u64>,
     ) -> Result<bool> {
         let core = &self.core;
-        let is_there = match sees_newest(self.isolation(), seen.flags) {
-            true => seen.flags & CELL_DELETED == 0,
-            false => core.resolve(snapshot, self.shared.state.id(), seen)?,
+        let is_there = if sees_newest(self.isolation(), seen.flags) {
+            seen.flags & CELL_DELETED == 0
+        } else {
+            core.resolve(snapshot, self.shared.state.id(), seen)?
         };
         if is_there {
             core.slice_of(tree, seen, wanted)?;

@@ -56,10 +56,10 @@ impl Run {
         let fail = self.rng.chance(15);
         let result = client.txn.clone().statement(|txn| {
             self.delete_part(txn, &part, &expected, &changes)?;
-            match fail {
-                true => Err(Error::TransactionState("told to fail")),
-                false => Ok(()),
+            if fail {
+                return Err(Error::TransactionState("told to fail"));
             }
+            Ok(())
         });
         let many = expected.rows.len() > 40;
         match result {
