@@ -283,45 +283,6 @@ fn an_unused_database_on_a_full_disk_is_refused_its_first_statement() {
     reopen(&vfs, db, &expected);
 }
 
-/// One that was killed, or lost power, opens on a disk that has no room for the rest of the log's
-/// first segment, and takes nothing of what room there is.
-#[test]
-fn an_unused_database_that_was_killed_opens_on_a_full_disk() {
-    for (spare, lose_power) in [(0, false), (0, true), (200_000, false), (200_000, true)] {
-        let mut vfs = SimVfs::new(4);
-        let db = open_sim(&vfs, small()).unwrap();
-        vfs.set_capacity_bytes(vfs.used_bytes() + spare);
-        let mut handles = vec![db];
-        for round in 1..4 {
-            let used = vfs.used_bytes();
-            let next = if lose_power {
-                vfs.crash(round)
-            } else {
-                vfs.kill()
-            };
-            next.set_capacity_bytes(used + spare);
-            vfs = next;
-            let db = open_sim(&vfs, small()).unwrap();
-            assert!(!db.open_report().clean);
-            is_full(&db.create_table("t", &["second"]).err().unwrap());
-            assert!(
-                vfs.used_bytes() <= used + 8192,
-                "{used} bytes became {}",
-                vfs.used_bytes()
-            );
-            handles.push(db);
-        }
-        let db = handles.pop().unwrap();
-        handles.into_iter().for_each(std::mem::forget);
-        vfs.set_capacity_bytes(u64::MAX);
-        let table = soon(|| db.create_table("t", &["second"]));
-        insert(&db, &table, 0..100, &[1; 800]).unwrap();
-        let expected = all_rows(&db, &table);
-        drop(table);
-        reopen(&vfs, db, &expected);
-    }
-}
-
 #[test]
 fn dropping_a_table_gives_space_back() {
     let (vfs, db, table) = with_table(small());

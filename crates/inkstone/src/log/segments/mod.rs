@@ -284,8 +284,7 @@ impl Segments {
         match checked {
             Ok(()) => {
                 let full = self.file_bytes();
-                // That in which the log ends is completed by `begins_unused`.
-                if len < full && !(needed && self.params.may_be_unused) {
+                if len < full && !(needed && self.params.is_closed) {
                     self.write_zeroes(&*file, len / LOG_BLOCK as u64 * LOG_BLOCK as u64)?;
                 }
                 Ok(true)

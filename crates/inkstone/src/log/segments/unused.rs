@@ -11,12 +11,8 @@
 //! 1. Nothing is written behind what was filled, and what is filled was allocated before: an
 //!    unused log is completed under `upkeep`, where no other thread writes. Checked by
 //!    [`Segments::complete`]. Tested by `an_unused_log_is_a_part_of_a_segment`.
-//! 2. A log that was closed unused is opened so. After a crash it is completed first, if the disk
-//!    has room; if not it is opened unused, so that a full disk keeps no killed database from
-//!    opening. Tested by `an_unused_log_is_a_part_of_a_segment`,
-//!    `an_unused_database_that_was_killed_opens_on_a_full_disk`.
-//! 3. Completing it on a full disk leaves the file as long as it was. Tested by
-//!    `an_unused_database_that_was_killed_opens_on_a_full_disk`.
+//! 2. A log that was closed unused is opened so; after a crash it is completed first. Tested by
+//!    `an_unused_log_is_a_part_of_a_segment`.
 //!
 //! What is filled is not synced here: a sync beside one of the log's own could take its error away.
 //! The next commit's sync has it, too, and until then nothing depends on it.
@@ -69,23 +65,19 @@ impl Segments {
             "segment {first:x?} is live, before LSN {start}"
         );
         let is_left = |bytes: u64| bytes >= within + self.unused_bytes_wanted() / 2;
-        let may_begin = match first {
+        let begins = match first {
             None => self.params.is_new,
             Some(_) => first == Some(number) && last == first && bytes.is_some_and(is_left),
         };
-        if may_begin && (self.params.is_new || self.params.is_closed) {
-            return Ok(true);
-        }
-        if let Some(bytes) = bytes.filter(|_| first == Some(number)) {
-            let file = self.open_file(number, self.params.dsync)?;
-            match self.lengthen(&*file, LOG_BLOCK as u64 + bytes) {
-                // What was open at the crash, if anything, has logged less than is left.
-                Err(Error::DiskFull { .. }) if may_begin => return Ok(true),
-                done => done?,
+        if !begins {
+            self.want();
+            if first == Some(number) && bytes.is_some() {
+                let file = self.open_file(number, self.params.dsync)?;
+                let len = file.len().map_err(|e| Error::io("size", file.path(), e))?;
+                self.write_allocated(&*file, len - len % LOG_BLOCK as u64, self.file_bytes())?;
             }
         }
-        self.want();
-        Ok(false)
+        Ok(begins)
     }
 
     /// Bytes of log that a segment's file has, if it is not whole.
@@ -125,19 +117,9 @@ impl Segments {
             "segment {number:x} is filled from LSN {end} on"
         );
         let file = self.open_file(number, self.params.dsync)?;
-        self.lengthen(&*file, self.offset(end))?;
+        self.write_allocated(&*file, self.offset(end), self.file_bytes())?;
         self.end.store(whole, Ordering::Release);
         Ok(())
-    }
-
-    /// Fills a segment's file from `from` on, where it ends. A full disk gets back what was filled.
-    fn lengthen(&self, file: &dyn File, from: u64) -> Result<()> {
-        let filled = self.write_allocated(file, from, self.file_bytes());
-        if matches!(filled, Err(Error::DiskFull { .. })) {
-            // Where that fails the file is longer than it need be, which is no harm.
-            let _ = file.set_len(from);
-        }
-        filled
     }
 
     /// Allocates a part of a file, and fills it.
