@@ -423,7 +423,7 @@ const GIANT: &str = "workload case rows log_file_size first_tenth_rows_per_s las
 #[test]
 fn giant_transactions_are_measured_and_rolled_back() {
     let words = "giant --rows 3000 --seconds 0.2 --rounds 1 --clients 2";
-    let lines = bench(words, GIANT, 10);
+    let lines = bench(words, GIANT, 12);
     let cases: Vec<&str> = lines.iter().map(|l| l["case"].as_str().unwrap()).collect();
     let all = [
         "insert_ascending",
