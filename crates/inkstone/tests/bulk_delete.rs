@@ -300,27 +300,3 @@ fn a_loser_is_undone_after_a_crash() {
         db.verify_table(&table).unwrap();
     }
 }
-
-/// Of marks that a crash has left of a committed delete no version tells: readers remove them, and
-/// writes that need their room.
-#[test]
-fn marks_of_an_earlier_run_go() {
-    let vfs = SimVfs::new(7);
-    let db = open(&vfs);
-    let table = db.create_table("t", &[]).unwrap();
-    fill(&db, &table, 0..8000);
-    let txn = db.begin(Isolation::ReadCommitted).unwrap();
-    assert_eq!(delete(&txn, &table, 10..7990).unwrap(), 7980);
-    txn.commit_with(Durability::Sync).unwrap();
-    let vfs = vfs.kill();
-    std::mem::forget((table, db));
-    let db = open(&vfs);
-    let table = db.table("t").unwrap();
-    let pages = || db.verify_table(&table).unwrap().trees[0].1.pages.len();
-    let full = pages();
-    for _ in 0..3 {
-        assert_eq!(rows_of(&db, &table), rows((0..10).chain(7990..8000)));
-    }
-    assert!(pages() * 4 < full, "{} pages of {full}", pages());
-    assert_eq!(rows_of(&db, &table), rows((0..10).chain(7990..8000)));
-}

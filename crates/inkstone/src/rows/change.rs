@@ -574,8 +574,7 @@ pub(crate) fn remove_dead_rows(
     except: Option<&[u8]>,
 ) -> Result<u64> {
     let page = TreePage(&leaf);
-    // Not `liveness`, for which no logged address is ever dead: here it is taken out by a record.
-    let live = core.versions.liveness();
+    let live = core.liveness();
     let is_dead = |slot: &usize| {
         page.version(*slot)
             .is_some_and(|v| v.is_logged() && !live(v))
