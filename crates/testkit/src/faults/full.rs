@@ -6,7 +6,6 @@
 //!    no effect. All else goes on: rows are read, transactions are rolled back, rows are deleted, a
 //!    table is dropped. A delete alone may have to be repeated, where its undo is to be saved and a
 //!    checkpoint has to make room first.
-//!    A compaction may find the disk full, and does as much as there is room for.
 //! 2. The next process, on a disk that is as full, opens and finds each row.
 //! 3. When there is space again everything succeeds.
 
@@ -146,11 +145,9 @@ impl Run {
         self.write_until_full(&db, &table)?;
         self.lengthen(&db, &table)?;
         self.shrink(&db, &table)?;
-        self.compact(&db, &table)?;
         let (db, table) = self.next_process(db, table)?;
         self.compare(&db, &table)?;
         self.shrink(&db, &table)?;
-        self.compact(&db, &table)?;
         db.drop_table("other").map_err(failed("dropping"))?;
         self.vfs.set_capacity_bytes(u64::MAX);
         self.go_on(&db, &table)?;
@@ -276,17 +273,6 @@ impl Run {
         self.compare(db, table)
     }
 
-    /// The table is compacted on the full disk: done, or an error says that there was no room.
-    fn compact(&self, db: &Database, table: &Table) -> Result<(), String> {
-        match db.compact_table(table) {
-            Ok(_) | Err(Error::DiskFull { .. }) => {}
-            Err(error) => return Err(format!("compacting on the full disk: {error}")),
-        }
-        self.compare(db, table)?;
-        let verified = db.verify_table(table);
-        verified.map(drop).map_err(failed("verifying"))
-    }
-
     /// The process ends; another one opens the database, and the disk is no larger. What a power
     /// loss has taken back from files is free, and nothing else took it.
     fn next_process(&mut self, db: Database, table: Table) -> Result<(Database, Table), String> {
@@ -323,9 +309,6 @@ impl Run {
             soon(|| change(db, table, &changes))?;
             self.apply(changes);
         }
-        self.compare(db, table)?;
-        let compacted = db.compact_table(table);
-        compacted.map_err(failed("compacting with space"))?;
         self.compare(db, table)?;
         let verified = db.verify_table(table);
         verified.map(drop).map_err(failed("verifying"))

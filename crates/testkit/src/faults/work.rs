@@ -1,5 +1,4 @@
-//! The fixed piece of work in which operations fail: four lives of a process, one after the other;
-//! the first statement of a database in which nothing was written; a compaction.
+//! The fixed piece of work in which operations fail: four lives of a process, one after the other.
 
 use super::session::{DIRECTORY, Finish, History, Outcome, Session, Stop, Work, options};
 use inkstone::internals::control::CONTROL_FILE;
@@ -21,37 +20,24 @@ pub enum Life {
     AfterKill,
     /// It is recovered from the kill, and pages that were written last are torn.
     AfterTear,
-    /// A database that was made and closed, and not written, is opened, written, and killed.
-    First,
-    /// As `First`, after one that was made and killed.
-    FirstAfterKill,
-    /// What `Creation` has left is opened, most rows are deleted, tables are compacted; it is
-    /// killed.
-    Compaction,
     /// As `Creation`, with tables that are placed.
     PlacedCreation,
     /// As `Work`, with them.
     PlacedWork,
     /// As `AfterKill`, with them.
     PlacedAfterKill,
-    /// As `Compaction`, with them.
-    PlacedCompaction,
 }
 
 impl Life {
     /// All lives.
-    pub const ALL: [Life; 11] = [
+    pub const ALL: [Life; 7] = [
         Life::Creation,
         Life::Work,
         Life::AfterKill,
         Life::AfterTear,
-        Life::First,
-        Life::FirstAfterKill,
-        Life::Compaction,
         Life::PlacedCreation,
         Life::PlacedWork,
         Life::PlacedAfterKill,
-        Life::PlacedCompaction,
     ];
 
     /// Its name.
@@ -61,13 +47,9 @@ impl Life {
             Life::Work => "work",
             Life::AfterKill => "after-kill",
             Life::AfterTear => "after-tear",
-            Life::First => "first",
-            Life::FirstAfterKill => "first-after-kill",
-            Life::Compaction => "compaction",
             Life::PlacedCreation => "placed-creation",
             Life::PlacedWork => "placed-work",
             Life::PlacedAfterKill => "placed-after-kill",
-            Life::PlacedCompaction => "placed-compaction",
         }
     }
 
@@ -77,21 +59,12 @@ impl Life {
             Life::Creation | Life::PlacedCreation => &creation,
             Life::Work | Life::PlacedWork => &changes,
             Life::AfterKill | Life::AfterTear | Life::PlacedAfterKill => &recovered,
-            Life::First | Life::FirstAfterKill => &first,
-            Life::Compaction | Life::PlacedCompaction => &compaction,
         }
     }
 
     /// Whether the process ends without closing the database.
     pub fn is_killed(self) -> bool {
-        !matches!(
-            self,
-            Life::Creation
-                | Life::AfterKill
-                | Life::AfterTear
-                | Life::PlacedCreation
-                | Life::PlacedAfterKill
-        )
+        matches!(self, Life::Work | Life::PlacedWork)
     }
 
     /// Whether the tables' pages are placed.
@@ -103,7 +76,7 @@ impl Life {
     pub fn begins_closed(self) -> bool {
         !matches!(
             self,
-            Life::AfterKill | Life::AfterTear | Life::FirstAfterKill | Life::PlacedAfterKill
+            Life::AfterKill | Life::AfterTear | Life::PlacedAfterKill
         )
     }
 
@@ -114,14 +87,8 @@ impl Life {
 
     /// The life before this one.
     pub fn before(self) -> Option<Self> {
-        match self {
-            // Before these nothing was done.
-            Life::Creation | Life::PlacedCreation | Life::First | Life::FirstAfterKill => None,
-            Life::Compaction => Some(Life::Creation),
-            Life::PlacedCompaction => Some(Life::PlacedCreation),
-            Life::Work | Life::AfterKill | Life::AfterTear => Some(Self::ALL[self as usize - 1]),
-            Life::PlacedWork | Life::PlacedAfterKill => Some(Self::ALL[self as usize - 1]),
-        }
+        let at = (self as usize).checked_sub(1)?;
+        (!self.is_creation()).then_some(Self::ALL[at])
     }
 }
 
@@ -163,34 +130,13 @@ pub fn starts() -> Result<Vec<Start>, String> {
     let after_tear = Start::of(torn, after_kill.history.clone());
     undisturbed(&after_kill, Life::AfterKill)?;
     undisturbed(&after_tear, Life::AfterTear)?;
-    let (first, first_after_kill) = (unwritten(&creation, false)?, unwritten(&creation, true)?);
-    undisturbed(&first, Life::First)?;
-    undisturbed(&first_after_kill, Life::FirstAfterKill)?;
-    undisturbed(&work, Life::Compaction)?;
-    let compaction = work.clone();
     let mut starts = vec![creation, work, after_kill, after_tear];
-    starts.extend([first, first_after_kill, compaction]);
     starts.extend(placed_starts()?);
     Ok(starts)
 }
 
-/// A database that was made, and closed or killed, with no statement.
-fn unwritten(new: &Start, is_killed: bool) -> Result<Start, String> {
-    let vfs = new.copy();
-    let session = Session::open(vfs.clone(), new.history.clone());
-    let session = session.map_err(|error| format!("making a database: {error}"))?;
-    if !is_killed {
-        let closed = session.close();
-        closed.map_err(|error| format!("closing what was not written: {error}"))?;
-        return Ok(Start::of(vfs.kill(), new.history.clone()));
-    }
-    let disk = vfs.kill();
-    drop(session);
-    Ok(Start::of(disk, new.history.clone()))
-}
-
 /// Those of the lives in which tables are placed.
-fn placed_starts() -> Result<[Start; 4], String> {
+fn placed_starts() -> Result<[Start; 3], String> {
     let new = SimVfs::new(2);
     new.create_dir_all(Path::new(DIRECTORY))
         .map_err(|error| error.to_string())?;
@@ -198,9 +144,7 @@ fn placed_starts() -> Result<[Start; 4], String> {
     let work = undisturbed(&creation, Life::PlacedCreation)?;
     let after_kill = undisturbed(&work, Life::PlacedWork)?;
     undisturbed(&after_kill, Life::PlacedAfterKill)?;
-    undisturbed(&work, Life::PlacedCompaction)?;
-    let compaction = work.clone();
-    Ok([creation, work, after_kill, compaction])
+    Ok([creation, work, after_kill])
 }
 
 /// Tears every page that was written after the checkpoint and whose copy is in the doublewrite
@@ -248,9 +192,6 @@ fn undisturbed(start: &Start, life: Life) -> Result<Start, String> {
     if let Some(error) = session.errors.first() {
         return Err(failed(error.to_string()));
     }
-    if matches!(life, Life::Compaction | Life::PlacedCompaction) {
-        is_shorter(start, &vfs, &session).map_err(failed)?;
-    }
     let history = session.history.clone();
     if !life.is_killed() {
         let closed = session.close();
@@ -261,24 +202,6 @@ fn undisturbed(start: &Start, life: Life) -> Result<Start, String> {
     let disk = vfs.kill();
     drop(session);
     Ok(Start::of(disk, history))
-}
-
-/// A compaction has moved pages, and cut the table of long values.
-fn is_shorter(start: &Start, now: &SimVfs, session: &Session) -> Result<(), String> {
-    let status = session.db().status();
-    if !status.contains(&("pages_moved", 0)) {
-        let path = Path::new(DIRECTORY).join("t00000002.ink");
-        let length = |disk: &SimVfs| disk.read_raw(&path).map(|bytes| bytes.len());
-        let (before, after) = (length(&start.disk), length(now));
-        let (before, after) = before
-            .and_then(|before| Ok((before, after?)))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        if after < before {
-            return Ok(());
-        }
-        return Err(format!("{before} bytes of long values became {after}"));
-    }
-    Err("no page has moved".to_owned())
 }
 
 fn key(n: u64) -> Vec<u8> {
@@ -428,51 +351,4 @@ fn recovered(s: &mut Session) -> Outcome {
     })?;
     s.upkeep("purge", |db| db.purge())?;
     s.compare()
-}
-
-/// The log of a database that was not written is completed by its first statement, its doublewrite
-/// file by the first page that needs a copy.
-fn first(s: &mut Session) -> Outcome {
-    s.compare()?;
-    s.create("rows", &["by_name"])?;
-    s.transaction(Finish::Commit, |t| {
-        (0..20).try_for_each(|n| t.put("rows", &key(n), &value(n, 1, 300)))
-    })?;
-    s.upkeep("a checkpoint", |db| db.checkpoint())?;
-    s.transaction(Finish::Commit, |t| {
-        (0..20).try_for_each(|n| t.put("rows", &key(n * 2), &value(n, 2, 300)))
-    })?;
-    s.upkeep("flushing a table", |db| db.flush_table(&db.table("rows")?))?;
-    s.compare()
-}
-
-/// Of each table the beginning goes, so that leaves and long values have somewhere to move; a
-/// transaction is prepared, and another one open.
-fn compaction(s: &mut Session) -> Outcome {
-    s.compare()?;
-    s.decide("first", true)?;
-    s.transaction(Finish::Commit, |t| {
-        (0..120)
-            .filter(|n| n % 6 > 0)
-            .try_for_each(|n| t.remove("rows", &key(n)))?;
-        (0..4).try_for_each(|n| t.remove("long", &key(n)))?;
-        (0..150).try_for_each(|n| t.remove("many", &key(n)))
-    })?;
-    s.transaction(Finish::Prepare("second"), |t| {
-        (2..4).try_for_each(|n| t.put("rows", &key(n * 6), &value(n, 5, 310)))
-    })?;
-    s.transaction(Finish::Leave, |t| {
-        (5..7).try_for_each(|n| t.put("rows", &key(n * 6), &value(n, 6, 320)))
-    })?;
-    s.upkeep("purge", |db| db.purge().and_then(|()| db.purge()))?;
-    for table in ["long", "rows", "many"] {
-        s.upkeep("a compaction", |db| {
-            db.compact_table(&db.table(table)?).map(drop)
-        })?;
-    }
-    s.compare()?;
-    s.transaction(Finish::Commit, |t| {
-        (0..30).try_for_each(|n| t.put("rows", &key(200 + n), &value(n, 6, 300)))
-    })?;
-    s.upkeep("flushing a table", |db| db.flush_table(&db.table("rows")?))
 }
