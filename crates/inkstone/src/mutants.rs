@@ -85,7 +85,7 @@ mutants! {
         "a commit is acknowledged without a sync of the log";
     FailedSyncIgnored, "failed-sync-ignored", Faults("sync"), 180,
         "a failed sync of the log is taken for a successful one";
-    PageSyncsApart, "page-syncs-apart", FailedSync, 120,
+    PageSyncsApart, "page-syncs-apart", FailedSync, 240,
         "syncs of a file of pages overlap, and a failed one is noticed when all of its batch have ended";
     LogSyncsApart, "log-syncs-apart", FailedSync, 120,
         "two syncs of the log are under way";
