@@ -38,7 +38,10 @@ fn watch() {
                 .is_some_and(|name| name.starts_with("ink-"));
             if engine || WATCHED.load(Ordering::Relaxed) > 0 {
                 let current = CURRENT.lock().map(|c| c.clone()).unwrap_or_default();
-                say(&format!("a thread panicked; runs under way: {current}"));
+                // The text as well: a test's output is lost when its process aborts.
+                say(&format!(
+                    "a thread panicked; runs under way: {current}\n{info}"
+                ));
                 std::process::abort();
             }
         }));

@@ -161,26 +161,13 @@ impl Copies {
             ..small.layout
         };
         let directory = &*self.directory;
-        let created = create(directory, &layout, self.flush_method, &self.poison);
-        if created.is_err() {
+        let (counters, poison) = (self.counters.clone(), self.poison.clone());
+        let made = DoublewriteFile::create(directory, layout, self.flush_method, counters, poison);
+        if made.is_err() {
             // Its space may be what others need; if this fails, the next attempt uses it.
             let _ = directory.remove(DOUBLEWRITE_FILE_NEW);
         }
-        created?;
-        // The name is that of the large one: what cannot open it must not go on with the other.
-        let file = DoublewriteFile::open(
-            directory,
-            layout.uuid,
-            layout.page_size,
-            self.flush_method,
-            self.counters.clone(),
-            self.poison.clone(),
-        );
-        let file = file.map_err(|error| {
-            let path = directory.path_of(DOUBLEWRITE_FILE);
-            let reason = format_args!("{} was made and not opened: {error}", path.display());
-            self.poison.set(reason)
-        })?;
+        let file = made?;
         *self.current.write() = file;
         self.is_small.store(false, Ordering::Release);
         Ok(())
@@ -210,5 +197,5 @@ pub(crate) fn create_first(
         return Ok(());
     }
     let layout = first_layout(uuid, page_size);
-    create(directory, &layout, flush_method, poison)
+    create(directory, &layout, flush_method, poison).map(drop)
 }

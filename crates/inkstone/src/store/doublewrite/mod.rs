@@ -80,7 +80,7 @@ impl DoublewriteFile {
                 areas: AREAS,
                 batch_pages: BATCH_PAGES,
             };
-            create(directory, &layout, flush_method, &poison)?;
+            return Self::create(directory, layout, flush_method, counters, poison);
         }
         let file = directory.open(DOUBLEWRITE_FILE, open_options(flush_method, Create::Never));
         let file = file.map_err(|e| Error::io("open", &path, e))?;
@@ -91,14 +91,36 @@ impl DoublewriteFile {
                 newest = newest.max(batch.sequence);
             }
         }
-        let needs_sync = matches!(flush_method, FlushMethod::Fsync | FlushMethod::ODirect);
         Ok(Arc::new(Self {
             file,
             path,
             layout,
-            needs_sync,
+            needs_sync: needs_sync(flush_method),
             syncs: FileSyncs::default(),
             sequence: AtomicU64::new(newest.saturating_add(1)),
+            areas: Areas::new(layout.areas),
+            counters,
+            poison,
+        }))
+    }
+
+    /// Creates the file, in place of one that there may be. It is used by the handle that made it:
+    /// once it has its name, nothing is left that may fail but the directory's sync.
+    fn create(
+        directory: &dyn Directory,
+        layout: Layout,
+        flush_method: FlushMethod,
+        counters: Arc<Counters>,
+        poison: Poison,
+    ) -> Result<Arc<Self>> {
+        let file = create(directory, &layout, flush_method, &poison)?;
+        Ok(Arc::new(Self {
+            file,
+            path: directory.path_of(DOUBLEWRITE_FILE),
+            layout,
+            needs_sync: needs_sync(flush_method),
+            syncs: FileSyncs::default(),
+            sequence: AtomicU64::new(1),
             areas: Areas::new(layout.areas),
             counters,
             poison,
@@ -163,13 +185,17 @@ impl DoublewriteFile {
     }
 }
 
+fn needs_sync(flush_method: FlushMethod) -> bool {
+    matches!(flush_method, FlushMethod::Fsync | FlushMethod::ODirect)
+}
+
 /// Creates the file under another name, makes it durable, and renames it.
 fn create(
     directory: &dyn Directory,
     layout: &Layout,
     flush_method: FlushMethod,
     poison: &Poison,
-) -> Result<()> {
+) -> Result<Arc<dyn File>> {
     paranoid!(
         layout.check().is_ok(),
         "a doublewrite file is made that would be refused: {layout:?}"
@@ -185,11 +211,11 @@ fn create(
         Err(e) if e.kind() == ErrorKind::StorageFull => return Err(Error::io("sync", &new, e)),
         result => under_way.end(&new, result)?,
     }
-    drop(file);
     directory
         .rename(DOUBLEWRITE_FILE_NEW, DOUBLEWRITE_FILE)
         .map_err(|e| Error::io("rename", &new, e))?;
-    poison.sync(directory.path(), || directory.sync())
+    poison.sync(directory.path(), || directory.sync())?;
+    Ok(file)
 }
 
 fn fill(file: &dyn File, layout: &Layout) -> std::io::Result<()> {
