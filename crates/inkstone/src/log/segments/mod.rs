@@ -233,10 +233,25 @@ impl Segments {
                 if !self.params.is_closed {
                     self.sync_file(&*self.open_file(number, false)?)?;
                 }
-                self.table.lock().live.insert(number, Arc::default());
+                self.table.lock().live.insert(number, self.opened(number)?);
             }
         }
         Ok(())
+    }
+
+    /// A segment that was there, with its files open: what is wrong with them is an error of
+    /// opening the database, and not of the first write, which would stop it.
+    fn opened(&self, number: u64) -> Result<Arc<Live>> {
+        let live = Arc::default();
+        self.open_live(number, &live, false)?;
+        if self.has_cached() {
+            self.open_cached(number, &live)?;
+        }
+        paranoid!(
+            live.file.get().is_some() && live.cached.get().is_some() == self.has_cached(),
+            "segment {number:x} was adopted and not opened"
+        );
+        Ok(live)
     }
 
     /// What the header of a segment's file says, and the file's length.
