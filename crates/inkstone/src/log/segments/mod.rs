@@ -239,16 +239,13 @@ impl Segments {
         Ok(())
     }
 
-    /// A segment that was there, with its files open: what is wrong with them is an error of
-    /// opening the database, and not of the first write, which would stop it.
+    /// A segment that was there, with its file open: what is wrong with it is an error of opening
+    /// the database, and not of the first write, which would stop it.
     fn opened(&self, number: u64) -> Result<Arc<Live>> {
         let live = Arc::default();
         self.open_live(number, &live, false)?;
-        if self.has_cached() {
-            self.open_cached(number, &live)?;
-        }
         paranoid!(
-            live.file.get().is_some() && live.cached.get().is_some() == self.has_cached(),
+            live.file.get().is_some(),
             "segment {number:x} was adopted and not opened"
         );
         Ok(live)
@@ -411,10 +408,14 @@ impl Segments {
             let opened = self.open_file(number, self.params.dsync)?;
             live.file.get_or_init(|| opened);
         }
-        let (false, Some(file)) = (cached && self.has_cached(), live.file.get()) else {
-            return self.open_cached(number, live);
-        };
-        Ok(file.clone())
+        match live.file.get() {
+            Some(file) if !(cached && self.has_cached()) => Ok(file.clone()),
+            // The one that is synced serves as well, where the right to open it again is gone.
+            Some(file) => Ok(self
+                .open_cached(number, live)
+                .unwrap_or_else(|_| file.clone())),
+            None => self.open_cached(number, live),
+        }
     }
 
     fn open_cached(&self, number: u64, live: &Live) -> Result<Arc<dyn File>> {
