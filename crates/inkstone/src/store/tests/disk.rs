@@ -234,12 +234,13 @@ struct OpenFile {
 }
 
 impl OpenFile {
+    /// The name that it has now, or had when it was opened.
     fn name(&self) -> String {
-        self.path
-            .file_name()
-            .unwrap()
-            .to_string_lossy()
-            .into_owned()
+        let state = self.disk.0.lock();
+        let mut names = state.names.iter();
+        let now = names.find(|(_, inode)| Arc::ptr_eq(inode, &self.inode));
+        let path = now.map_or(&self.path, |(path, _)| path);
+        path.file_name().unwrap().to_string_lossy().into_owned()
     }
 
     fn write(&self, bytes: &[u8], offset: u64, atomic: bool) -> Result<()> {
