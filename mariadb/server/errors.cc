@@ -13,14 +13,24 @@ static int other_error(THD *thd, const ink_error &error)
   return HA_ERR_INKSTONE;
 }
 
+/* Tells the session what the server's number would not. In strict mode a warning of a statement
+   that changes rows would become its error, before the server has given the number that programs
+   look for. */
+static void warn(THD *thd, const ink_error &error, int number)
+{
+  if (!thd)
+    return;
+  Abort_on_warning_instant_set of_statement(thd, false);
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG,
+                      ER_THD(thd, ER_GET_ERRMSG), number, error.message, "INKSTONE");
+}
+
 /* What is wrong with files goes to the error log, too, and to the session as a warning: where a
    table is being opened the server prints a number only. */
 static int file_error(THD *thd, const ink_error &error, int number)
 {
   sql_print_error("Inkstone: %s", error.message);
-  if (thd)
-    push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG,
-                        ER_THD(thd, ER_GET_ERRMSG), number, error.message, "INKSTONE");
+  warn(thd, error, number);
   other_error(thd, error);
   return number;
 }
@@ -56,10 +66,7 @@ int handler_error(THD *thd, const ink_error &error)
   case INK_DISK_FULL:
     /* The server says that the table is full: which file could not grow, the undo file say, is a
        warning. */
-    if (thd)
-      push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_GET_ERRMSG,
-                          ER_THD(thd, ER_GET_ERRMSG), HA_ERR_RECORD_FILE_FULL, error.message,
-                          "INKSTONE");
+    warn(thd, error, HA_ERR_RECORD_FILE_FULL);
     return HA_ERR_RECORD_FILE_FULL;
   case INK_VALUE_TOO_LONG:
     return HA_ERR_TO_BIG_ROW;
