@@ -15,7 +15,6 @@ mod crash;
 mod differential;
 mod experiments;
 mod families;
-mod full_disk;
 mod giants;
 mod group_commit;
 mod histories;
