@@ -233,22 +233,14 @@ impl Segments {
                 if !self.params.is_closed {
                     self.sync_file(&*self.open_file(number, false)?)?;
                 }
-                self.table.lock().live.insert(number, self.opened(number)?);
+                // What is wrong with its file is an error of opening the database, and not of the
+                // first write, which would stop it.
+                let live = Arc::default();
+                self.open_live(number, &live, false)?;
+                self.table.lock().live.insert(number, live);
             }
         }
         Ok(())
-    }
-
-    /// A segment that was there, with its file open: what is wrong with it is an error of opening
-    /// the database, and not of the first write, which would stop it.
-    fn opened(&self, number: u64) -> Result<Arc<Live>> {
-        let live = Arc::default();
-        self.open_live(number, &live, false)?;
-        paranoid!(
-            live.file.get().is_some(),
-            "segment {number:x} was adopted and not opened"
-        );
-        Ok(live)
     }
 
     /// What the header of a segment's file says, and the file's length.
@@ -404,18 +396,21 @@ impl Segments {
     /// The file of a live segment, opened if need be.
     fn open_live(&self, number: u64, live: &Live, cached: bool) -> Result<Arc<dyn File>> {
         // Also where only the other one is written: it is the one that is synced.
-        if live.file.get().is_none() {
-            let opened = self.open_file(number, self.params.dsync)?;
-            live.file.get_or_init(|| opened);
+        let file = match live.file.get() {
+            Some(file) => file,
+            None => {
+                let opened = self.open_file(number, self.params.dsync)?;
+                live.file.get_or_init(|| opened)
+            }
+        };
+        if cached
+            && self.has_cached()
+            // It serves as well where the right to open the other one is gone.
+            && let Ok(file) = self.open_cached(number, live)
+        {
+            return Ok(file);
         }
-        match live.file.get() {
-            Some(file) if !(cached && self.has_cached()) => Ok(file.clone()),
-            // The one that is synced serves as well, where the right to open it again is gone.
-            Some(file) => Ok(self
-                .open_cached(number, live)
-                .unwrap_or_else(|_| file.clone())),
-            None => self.open_cached(number, live),
-        }
+        Ok(file.clone())
     }
 
     fn open_cached(&self, number: u64, live: &Live) -> Result<Arc<dyn File>> {

@@ -91,17 +91,16 @@ impl DoublewriteFile {
                 newest = newest.max(batch.sequence);
             }
         }
-        Ok(Arc::new(Self {
+        let sequence = newest.saturating_add(1);
+        Ok(Self::with(
             file,
             path,
             layout,
-            needs_sync: needs_sync(flush_method),
-            syncs: FileSyncs::default(),
-            sequence: AtomicU64::new(newest.saturating_add(1)),
-            areas: Areas::new(layout.areas),
+            flush_method,
+            sequence,
             counters,
             poison,
-        }))
+        ))
     }
 
     /// Creates the file, in place of one that there may be. It is used by the handle that made it:
@@ -114,17 +113,38 @@ impl DoublewriteFile {
         poison: Poison,
     ) -> Result<Arc<Self>> {
         let file = create(directory, &layout, flush_method, &poison)?;
-        Ok(Arc::new(Self {
+        let path = directory.path_of(DOUBLEWRITE_FILE);
+        Ok(Self::with(
             file,
-            path: directory.path_of(DOUBLEWRITE_FILE),
+            path,
             layout,
-            needs_sync: needs_sync(flush_method),
+            flush_method,
+            1,
+            counters,
+            poison,
+        ))
+    }
+
+    fn with(
+        file: Arc<dyn File>,
+        path: PathBuf,
+        layout: Layout,
+        flush_method: FlushMethod,
+        sequence: u64,
+        counters: Arc<Counters>,
+        poison: Poison,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            file,
+            path,
+            layout,
+            needs_sync: matches!(flush_method, FlushMethod::Fsync | FlushMethod::ODirect),
             syncs: FileSyncs::default(),
-            sequence: AtomicU64::new(1),
+            sequence: AtomicU64::new(sequence),
             areas: Areas::new(layout.areas),
             counters,
             poison,
-        }))
+        })
     }
 
     /// The most pages in a batch.
@@ -183,10 +203,6 @@ impl DoublewriteFile {
         self.counters.add(Counter::DoublewriteBytes, bytes);
         Ok(())
     }
-}
-
-fn needs_sync(flush_method: FlushMethod) -> bool {
-    matches!(flush_method, FlushMethod::Fsync | FlushMethod::ODirect)
 }
 
 /// Creates the file under another name, makes it durable, and renames it.
