@@ -170,6 +170,42 @@ fn a_commit_that_is_only_written_waits_for_no_device() {
     }
 }
 
+/// The files of a log that is opened again are open from then on; the second handle, through the
+/// page cache, is done without where it cannot be had.
+#[test]
+fn a_log_without_the_right_to_open_its_files_goes_on() {
+    for (buffering, write_through) in [(true, false), (false, false), (false, true)] {
+        let vfs = MemoryVfs::new();
+        let change = |options: &mut LogOptions| {
+            options.buffering = buffering;
+            options.write_through = write_through;
+        };
+        let (log, ..) = open(params_with(&vfs, change));
+        let (_, end) = append(&log, &payload(1, 3000));
+        log.wait_durable(end).unwrap();
+        log.close().unwrap();
+        let mut again = params_with(&vfs, change);
+        (again.start_lsn, again.epoch, again.is_new) = (end, 2, false);
+        let (log, _, poison) = open(again);
+        vfs.faults.no_access.store(true, Ordering::SeqCst);
+        let cached_writes = || vfs.faults.cached_writes.load(Ordering::SeqCst);
+        let before = cached_writes();
+        let (_, end) = append(&log, &payload(2, 3000));
+        log.wait_written(end).unwrap();
+        assert_eq!(cached_writes() - before, u64::from(buffering));
+        log.wait_durable(end).unwrap();
+        assert!(!poison.is_set());
+        let crashed = vfs.crash(|_, _| false);
+        let (_, reached) = read(read_params(&crashed, 2)).unwrap();
+        assert!(reached >= end, "{reached} < {end}");
+        vfs.faults.no_access.store(false, Ordering::SeqCst);
+        let before = cached_writes();
+        log.wait_written(append(&log, &payload(3, 3000)).1).unwrap();
+        assert_eq!(cached_writes() - before, 1);
+        log.close().unwrap();
+    }
+}
+
 /// While one sync is under way, others gather: far fewer syncs than commits.
 #[test]
 fn commits_share_syncs() {

@@ -15,6 +15,8 @@ pub struct Faults {
     /// Syncs until one fails; never when negative.
     pub sync_in: AtomicI64,
     pub disk_full: AtomicBool,
+    /// While set, no file can be opened.
+    pub no_access: AtomicBool,
     pub sync_micros: AtomicU64,
     pub write_micros: AtomicU64,
     /// While set, writes that have begun do not end.
@@ -120,6 +122,9 @@ impl MemoryVfs {
 
 impl MemoryVfs {
     pub fn open(&self, path: &Path, options: OpenOptions) -> Result<Arc<dyn File>> {
+        if self.faults.no_access.load(Ordering::SeqCst) {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
         let mut files = self.files.lock();
         if !files.contains_key(path) {
             if options.create == Create::Never {
