@@ -185,7 +185,8 @@ fn a_log_without_the_right_to_open_its_files_goes_on() {
         log.wait_durable(end).unwrap();
         log.close().unwrap();
         let mut again = params_with(&vfs, change);
-        (again.start_lsn, again.epoch, again.is_new) = (end, 2, false);
+        (again.start_lsn, again.epoch) = (end, 2);
+        (again.is_new, again.is_closed) = (false, true);
         let (log, _, poison) = open(again);
         vfs.faults.no_access.store(true, Ordering::SeqCst);
         let cached_writes = || vfs.faults.cached_writes.load(Ordering::SeqCst);
