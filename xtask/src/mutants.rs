@@ -37,7 +37,7 @@ const REPLICA: &str = "DIFFERS: on the replica";
 struct Outcome {
     /// Whether it said that a promise is broken, or died of it.
     caught: bool,
-    /// How many runs (or cases) that took, where the program counts them by seeds.
+    /// How many runs or cases that took, where the program says so.
     runs: Option<u64>,
     seconds: f64,
     /// What it said first.
@@ -138,11 +138,22 @@ fn is_of_mariadb(machine: Machine) -> bool {
 /// The runs that caught mutants, once more without any: what they say then is no mutant's doing.
 fn without_mutants(rows: &[Row], at_once: usize) -> Result<Vec<String>> {
     let machines: BTreeSet<_> = rows.iter().map(|row| row.mutant.machine).collect();
-    let machines: Vec<_> = machines.into_iter().collect();
+    let of_machine = |machine: Machine| {
+        let caught = rows.iter().filter(|row| row.outcome.caught);
+        caught.filter(move |row| row.mutant.machine == machine)
+    };
+    let seconds = |machine: Machine| {
+        let seconds = of_machine(machine).map(|row| row.outcome.seconds);
+        seconds.fold(0.0, f64::max)
+    };
+    let mut machines: Vec<_> = machines.into_iter().collect();
+    // First what takes long, that all cores have work to the end.
+    machines.sort_by(|&a, &b| seconds(b).total_cmp(&seconds(a)));
     let outcomes = side_by_side(&machines, at_once, |&machine| {
-        let of_machine = rows.iter().filter(|row| row.mutant.machine == machine);
-        let runs = of_machine.filter_map(|row| row.outcome.runs).max();
-        let line = line_of(machine, Some(runs.unwrap_or(1)));
+        let runs = of_machine(machine).map(|row| row.outcome.runs).max();
+        // What died of a mutant has not said how far it was: all there is.
+        let all = of_machine(machine).any(|row| row.outcome.runs.is_none());
+        let line = line_of(machine, runs.flatten().filter(|_| !all));
         outcome(machine, &line, Duration::from_secs(600))
     })?;
     let found = machines.iter().zip(outcomes);
@@ -156,9 +167,13 @@ fn without_mutants(rows: &[Row], at_once: usize) -> Result<Vec<String>> {
 /// The arguments of a machine; `runs`: as many as that, or until something is found.
 fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
     let text = match machine {
-        Machine::Sim | Machine::Histories | Machine::FailedSync => {
+        Machine::Sim | Machine::Histories => {
             let runs = runs.unwrap_or(1_000_000);
             format!("--seed 1 --runs {runs}")
+        }
+        Machine::FailedSync(files) => {
+            let runs = runs.unwrap_or(1_000_000);
+            format!("--failing {files} --seed 1 --runs {runs}")
         }
         Machine::Profile(name) => {
             let runs = runs.unwrap_or(1_000_000);
@@ -173,7 +188,10 @@ fn line_of(machine: Machine, runs: Option<u64>) -> Vec<String> {
             format!("mariadb --sessions {names} --seed 1")
         }
         // A third of the cases is more than every mutant needs.
-        Machine::Faults(kind) => format!("--kind {kind} --stride 3"),
+        Machine::Faults(kind) => {
+            let cases = runs.unwrap_or(u64::MAX);
+            format!("--kind {kind} --stride 3 --cases {cases}")
+        }
     };
     text.split(' ').map(str::to_owned).collect()
 }
@@ -207,7 +225,7 @@ fn outcome(machine: Machine, line: &[String], limit: Duration) -> Result<Outcome
     let said = said(&texts);
     Ok(Outcome {
         caught,
-        runs: seed_of(&texts),
+        runs: runs_of(&texts),
         seconds,
         said,
     })
@@ -270,10 +288,10 @@ fn said(texts: &[String; 2]) -> String {
     found.unwrap_or("").trim_start_matches("FAILED ").to_owned()
 }
 
-/// The seed that the failing run names.
-fn seed_of(texts: &[String; 2]) -> Option<u64> {
+/// The seed that the failing run names (seeds begin at 1), or how many cases it took.
+fn runs_of(texts: &[String; 2]) -> Option<u64> {
     let mut words = texts.iter().flat_map(|text| text.split_whitespace());
-    words.find(|&word| word == "--seed")?;
+    words.find(|&word| word == "--seed" || word == "--cases")?;
     words.next()?.parse().ok()
 }
 

@@ -18,8 +18,8 @@ pub enum Machine {
     Faults(&'static str),
     /// Histories of concurrent transactions.
     Histories,
-    /// Slow syncs of which one fails, under several flushers.
-    FailedSync,
+    /// Slow syncs of which one of these files fails, under several flushers.
+    FailedSync(&'static str),
     /// Clients that share a small log.
     SmallLog,
     /// The scripts of several SQL sessions that have this in their name, on a MariaDB server: its
@@ -36,7 +36,7 @@ impl Machine {
             Machine::Sim | Machine::Profile(_) | Machine::SmallLog => "sim",
             Machine::Faults(_) => "faults",
             Machine::Histories => "histories",
-            Machine::FailedSync => "failed-sync",
+            Machine::FailedSync(_) => "failed-sync",
             Machine::Replica(_) | Machine::Sessions(_) => "mariadb --sessions",
         }
     }
@@ -85,9 +85,9 @@ mutants! {
         "a commit is acknowledged without a sync of the log";
     FailedSyncIgnored, "failed-sync-ignored", Faults("sync"), 180,
         "a failed sync of the log is taken for a successful one";
-    PageSyncsApart, "page-syncs-apart", FailedSync, 240,
+    PageSyncsApart, "page-syncs-apart", FailedSync("pages"), 240,
         "syncs of a file of pages overlap, and a failed one is noticed when all of its batch have ended";
-    LogSyncsApart, "log-syncs-apart", FailedSync, 120,
+    LogSyncsApart, "log-syncs-apart", FailedSync("log"), 120,
         "two syncs of the log are under way";
     CachedCountsAsDurable, "cached-counts-as-durable", Sim, 120,
         "log that was handed to the page cache counts as durable where writes go through to the disk";

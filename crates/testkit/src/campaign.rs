@@ -107,8 +107,11 @@ pub fn run(plan: Plan) -> (Marks, Result<(), String>) {
 
 /// Runs a case of slow syncs of which one fails; the error says how to repeat it.
 pub fn run_flushers(case: flushers::Case) -> (Marks, Result<(), String>) {
+    let failing = case
+        .failing
+        .map_or(String::new(), |failing| format!(" {}", failing.argument()));
     let line = format!(
-        "cargo xtask failed-sync --seed {} --runs 1 --trace",
+        "cargo xtask failed-sync --seed {}{failing} --runs 1 --trace",
         case.seed
     );
     let text = format!("{case:?}");

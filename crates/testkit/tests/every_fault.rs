@@ -12,6 +12,7 @@ fn sampled(stride: u64) -> Report {
     Report::new(Budget {
         time: None,
         stride,
+        cases: u64::MAX,
         keep_going: true,
     })
 }

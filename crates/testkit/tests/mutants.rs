@@ -24,6 +24,7 @@ fn testing_md_lists_every_mutant_as_it_is() {
     let rows = mutants::ALL.iter().map(|d| {
         let machine = match d.machine {
             Machine::Profile(name) => format!("{} --profile {name}", d.machine.program()),
+            Machine::FailedSync(files) => format!("failed-sync --failing {files}"),
             Machine::SmallLog => format!("{} --small-log", d.machine.program()),
             Machine::Faults(kind) => format!("faults, kind `{kind}`"),
             Machine::Replica(names) => {

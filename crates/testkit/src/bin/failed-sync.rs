@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use inkstone_testkit::campaign;
-use inkstone_testkit::failed_sync::flushers::{self, Case};
+use inkstone_testkit::failed_sync::flushers::{self, Case, Failing};
 use inkstone_testkit::workers::{self, Campaign};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -20,6 +20,9 @@ struct Arguments {
     /// How many seeds
     #[arg(long, value_name = "N", default_value_t = 100)]
     runs: u64,
+    /// Only syncs of these files fail [default: of any file]
+    #[arg(long, value_name = "FILES")]
+    failing: Option<Failing>,
     /// Processes that run seeds at the same time [default: one for each core]
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u64).range(1..=1024))]
     jobs: Option<u64>,
@@ -58,7 +61,7 @@ fn serve(arguments: &Arguments) -> std::io::Result<()> {
         inkstone::internals::mutants::switch_on(name).map_err(std::io::Error::other)?;
     }
     workers::serve(|seed| {
-        let case = Case::of_seed(seed);
+        let case = Case::of_seed(seed, arguments.failing);
         if arguments.trace {
             eprintln!("{case:?}");
         }
@@ -78,6 +81,9 @@ fn lead(arguments: &Arguments) -> std::io::Result<ExitCode> {
     }
     if let Some(name) = &arguments.mutant {
         given.extend(["--mutant".to_owned(), name.clone()]);
+    }
+    if let Some(failing) = arguments.failing {
+        given.push(failing.argument().to_owned());
     }
     let campaign = Campaign {
         first_seed: arguments.seed,

@@ -32,6 +32,9 @@ struct Arguments {
     /// Every S-th case only
     #[arg(long, value_name = "S", default_value_t = 1)]
     stride: u64,
+    /// At most so many cases
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    cases: u64,
     /// Only this case, as a failure names it
     #[arg(long, value_name = "CASE")]
     case: Option<Case>,
@@ -132,6 +135,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     let mut report = Report::new(Budget {
         time: arguments.minutes.map(|m| Duration::from_secs_f64(m * 60.0)),
         stride: arguments.stride.max(1),
+        cases: arguments.cases,
         keep_going: arguments.keep_going,
     });
     match (starts, arguments.case) {

@@ -127,7 +127,7 @@ impl Arguments {
             return campaign::run_small_log(case);
         }
         if own && seed.is_multiple_of(FLUSHERS_EVERY) {
-            let case = flushers::Case::of_seed(seed / FLUSHERS_EVERY);
+            let case = flushers::Case::of_seed(seed / FLUSHERS_EVERY, None);
             if self.trace {
                 eprintln!("{case:?}");
             }

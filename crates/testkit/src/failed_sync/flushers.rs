@@ -49,6 +49,8 @@ pub struct Case {
     pub sync_time: Duration,
     /// Syncs of other files take next to no time.
     pub slow: &'static str,
+    /// Of which files alone the syncs fail.
+    pub failing: Option<Failing>,
     /// A sync of a file fails whose path contains this.
     pub file: String,
     /// Which of them, from 1.
@@ -80,9 +82,28 @@ pub enum Style {
     },
 }
 
+/// Of which files alone the syncs fail: what some bugs need comes together seldom in any mix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Failing {
+    /// Of the log.
+    Log,
+    /// Of a table's pages, which two flush side by side.
+    Pages,
+}
+
+impl Failing {
+    /// What asks a command for it.
+    pub fn argument(self) -> &'static str {
+        match self {
+            Failing::Log => "--failing=log",
+            Failing::Pages => "--failing=pages",
+        }
+    }
+}
+
 impl Case {
-    /// The case of a seed.
-    pub fn of_seed(seed: u64) -> Self {
+    /// The case of a seed, in which a sync of any file fails, or of such a file.
+    pub fn of_seed(seed: u64, failing: Option<Failing>) -> Self {
         let mut rng = Rng::new(seed ^ 0x0f5c);
         let rng = &mut rng;
         // Real sleeps are not to be slept through.
@@ -92,7 +113,12 @@ impl Case {
             2
         };
         let tables = rng.pick(&[3, 12, 42, 42]);
-        let style = match rng.below(4) {
+        let style = match failing {
+            None => rng.below(4),
+            Some(Failing::Log) => rng.below(2),
+            Some(Failing::Pages) => 2,
+        };
+        let style = match style {
             0 => Style::Anywhere,
             1 => Style::Sweep,
             _ => Style::Rounds {
@@ -103,12 +129,16 @@ impl Case {
             // The catalog's tablespace is the first.
             Style::Rounds { hot } => (space_file_name(SpaceId(hot as u32 + 1)), rng.below(9)),
             _ => {
-                let files = [".ink", ".ink", "doublewrite", "log/", "log/"];
-                (rng.pick(&files).to_owned(), rng.below(120))
+                let files: &[_] = match failing {
+                    Some(Failing::Log) => &["log/"],
+                    _ => &[".ink", ".ink", "doublewrite", "log/", "log/"],
+                };
+                (rng.pick(files).to_owned(), rng.below(120))
             }
         };
         Self {
             seed,
+            failing,
             tables,
             sync_time: Duration::from_millis(sync_millis),
             // In rounds no flusher is to wait for the log.

@@ -19,6 +19,8 @@ pub struct Budget {
     pub time: Option<Duration>,
     /// Every so many-th case is run.
     pub stride: u64,
+    /// No more cases than that.
+    pub cases: u64,
     /// Whether to go on after a failure.
     pub keep_going: bool,
 }
@@ -69,7 +71,9 @@ pub struct Report {
     huge: u64,
     /// Broken promises.
     pub broken: Vec<String>,
-    out_of_time: bool,
+    /// How many cases it took to find the first.
+    found_by: Option<u64>,
+    cut_short: bool,
 }
 
 impl Report {
@@ -87,7 +91,8 @@ impl Report {
             damages: 0,
             huge: 0,
             broken: Vec::new(),
-            out_of_time: false,
+            found_by: None,
+            cut_short: false,
         }
     }
 
@@ -99,13 +104,20 @@ impl Report {
     /// A promise was broken.
     pub fn broken(&mut self, text: String) {
         println!("FAILED {text}");
+        self.found_by.get_or_insert(self.ran());
         self.broken.push(text);
+    }
+
+    /// Cases that were run, of all kinds.
+    fn ran(&self) -> u64 {
+        self.cases + self.damages + self.huge
     }
 
     fn goes_on(&mut self) -> bool {
         let time = self.budget.time;
-        self.out_of_time |= time.is_some_and(|time| self.begin.elapsed() > time);
-        !self.out_of_time && (self.budget.keep_going || self.is_clean())
+        self.cut_short |=
+            self.ran() >= self.budget.cases || time.is_some_and(|time| self.begin.elapsed() > time);
+        !self.cut_short && (self.budget.keep_going || self.is_clean())
     }
 
     /// Runs one case. Whether there was such an operation.
@@ -145,6 +157,7 @@ impl Report {
             Case::Processes(case) => self.process_case(case),
             Case::Around(case) => self.around_case(starts, case),
         }
+        self.found_by = None;
         for text in &self.excuses {
             println!("known breach: {text}");
         }
@@ -332,7 +345,7 @@ impl Report {
     }
 
     fn extent(&self) -> &'static str {
-        match (self.out_of_time, self.budget.stride) {
+        match (self.cut_short, self.budget.stride) {
             (true, _) => "cut short",
             (false, 1) => "complete",
             (false, _) => "sampled",
@@ -416,6 +429,13 @@ impl fmt::Display for Report {
         }
         for (bug, cases) in &self.excused {
             writeln!(f, "KNOWN BREACH, {cases} cases: {bug}")?;
+        }
+        if let Some(cases) = self.found_by {
+            writeln!(
+                f,
+                "the first broken promise: found by --cases {}",
+                cases.max(1)
+            )?;
         }
         let seconds = self.begin.elapsed().as_secs_f64();
         writeln!(
