@@ -6,6 +6,7 @@ use crate::raw::{self, ink_buffer, ink_slice};
 use inkstone::{Database, Durability, OpenReport, OptionKind, Options, Progress, Shutdown};
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
+use std::path::Path;
 use std::sync::Arc;
 
 /// `ink_database`.
@@ -89,10 +90,10 @@ pub unsafe extern "C" fn ink_open(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, || {
-        let database = raw::place(database)?;
-        let options = wanted(options, option_count)?;
-        let opened = Database::open(raw::path(directory)?, options)?;
-        *database = raw::into_handle(ink_database(opened));
+        let options = (options, option_count);
+        open(directory, options, database, |path, options| {
+            Database::open(path, options)
+        })?;
     })
 }
 
@@ -111,8 +112,7 @@ pub unsafe extern "C" fn ink_open_watched(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, || {
-        let database = raw::place(database)?;
-        let options = wanted(options, option_count)?;
+        let options = (options, option_count);
         let listens = Cell::new(true);
         let progress = |progress: Progress| {
             if listens.get() {
@@ -122,8 +122,9 @@ pub unsafe extern "C" fn ink_open_watched(
                 listens.set(visit.is_some_and(|visit| visit(context, text)));
             }
         };
-        let opened = Database::open_watched(raw::path(directory)?, options, &progress)?;
-        *database = raw::into_handle(ink_database(opened));
+        open(directory, options, database, |path, options| {
+            Database::open_watched(path, options, &progress)
+        })?;
     })
 }
 
@@ -140,11 +141,30 @@ pub unsafe extern "C" fn ink_open_scratch(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, || {
-        let database = raw::place(database)?;
-        let options = wanted(options, option_count)?;
-        let made = Database::scratch(raw::path(folder)?, options)?;
-        *database = raw::into_handle(ink_database(made));
+        let options = (options, option_count);
+        open(folder, options, database, |path, options| {
+            Database::scratch(path, options)
+        })?;
     })
+}
+
+/// Opens a database in a way of its own, and puts it where the caller wants it.
+///
+/// # Safety
+/// The path ends with a zero, the options are an array of so many, `place` is as [`raw::place`]
+/// asks.
+unsafe fn open(
+    path: *const c_char,
+    (options, count): (*const ink_option, usize),
+    place: *mut *mut ink_database,
+    how: impl FnOnce(&Path, Options) -> inkstone::Result<Database>,
+) -> Result<(), Failure> {
+    // SAFETY: as this function asks.
+    let (place, path) = unsafe { (raw::place(place)?, raw::path(path)?) };
+    // SAFETY: as this function asks.
+    let options = unsafe { wanted(options, count) }?;
+    *place = raw::into_handle(ink_database(how(path, options)?));
+    Ok(())
 }
 
 /// The options of an opening.

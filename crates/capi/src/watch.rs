@@ -88,6 +88,19 @@ pub type VisitLock = Option<unsafe extern "C" fn(*mut c_void, *const ink_lock_in
 pub type VisitBucket =
     Option<unsafe extern "C" fn(*mut c_void, *const ink_duration_bucket) -> bool>;
 
+/// Whether a visitor has seen it and wants more.
+///
+/// # Safety
+/// `visit` and `context` are the caller's; its function returns normally.
+unsafe fn shown<T>(
+    visit: Option<unsafe extern "C" fn(*mut c_void, *const T) -> bool>,
+    context: *mut c_void,
+    item: &T,
+) -> bool {
+    // SAFETY: as this function asks; the item lives until the visitor is back.
+    visit.is_some_and(|visit| unsafe { visit(context, item) })
+}
+
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -128,7 +141,7 @@ pub unsafe extern "C" fn ink_metrics(
                     value: metric.value,
                     is_gauge: metric.is_gauge,
                 };
-                if !visit.is_some_and(|visit| visit(context, &raw const metric)) {
+                if !shown(visit, context, &metric) {
                     break;
                 }
             }
@@ -161,7 +174,7 @@ pub unsafe extern "C" fn ink_durations(
                     p999_ns: nanoseconds(duration.p999),
                     max_ns: nanoseconds(duration.max),
                 };
-                if !visit.is_some_and(|visit| visit(context, &raw const duration)) {
+                if !shown(visit, context, &duration) {
                     break;
                 }
             }
@@ -197,7 +210,7 @@ pub unsafe extern "C" fn ink_transactions(
                 waited_ms: milliseconds(waited),
                 statement: text(&trx.statement),
             };
-            if !visit.is_some_and(|visit| visit(context, &raw const info)) {
+            if !shown(visit, context, &info) {
                 break;
             }
         }
@@ -223,7 +236,7 @@ pub unsafe extern "C" fn ink_duration_buckets(
                     longest_ns: bucket.longest.map_or(u64::MAX, nanoseconds),
                     count: bucket.count,
                 };
-                if !visit.is_some_and(|visit| visit(context, &raw const bucket)) {
+                if !shown(visit, context, &bucket) {
                     break;
                 }
             }
@@ -297,7 +310,7 @@ pub unsafe extern "C" fn ink_locks(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
-        let show = |info: &ink_lock_info| visit.is_some_and(|visit| visit(context, info));
+        let show = |info: &ink_lock_info| shown(visit, context, info);
         database.0.visit_locks(|lock| show_lock(lock, show))?;
     })
 }
@@ -314,7 +327,7 @@ pub unsafe extern "C" fn ink_waits(
     error: *mut ink_error,
 ) -> c_int {
     entry!(error, |database| {
-        let show = |info: &ink_lock_info| visit.is_some_and(|visit| visit(context, info));
+        let show = |info: &ink_lock_info| shown(visit, context, info);
         for wait in database.0.lock_waits()? {
             if !show_lock(&wait, show) {
                 break;

@@ -89,11 +89,7 @@ impl Tree {
         let mut next = Packing::End;
         for _ in 0..TRIES {
             let (parent, slot, child) = match self.latch_pair(Target::Key(key), level)? {
-                Pair::Nodes {
-                    parent,
-                    slot,
-                    child,
-                } => (parent, slot, child),
+                Pair::Nodes(parent, slot, child) => (parent, slot, child),
                 Pair::Root(_) => return Ok(Packing::End),
                 Pair::Again(missing) => {
                     thread::yield_now();
@@ -139,12 +135,7 @@ impl Tree {
         let Some(map) = self.space.latch_map_if_any(&mut mtr, right.page)? else {
             return Ok(None);
         };
-        let Pair::Nodes {
-            parent,
-            slot,
-            child,
-        } = self.latch_pair(Target::Key(key), level)?
-        else {
+        let Pair::Nodes(parent, slot, child) = self.latch_pair(Target::Key(key), level)? else {
             return Ok(None);
         };
         let node = TreePage(&parent);
@@ -242,11 +233,7 @@ impl Tree {
                 return Ok(Moving::Full);
             };
             let (parent, slot, child) = match self.latch_pair(Target::Key(low), level)? {
-                Pair::Nodes {
-                    parent,
-                    slot,
-                    child,
-                } => (parent, slot, child),
+                Pair::Nodes(parent, slot, child) => (parent, slot, child),
                 Pair::Root(root) if root.id() == page => {
                     drop((place, root, frames));
                     if let Some(moving) = self.move_root(page)? {

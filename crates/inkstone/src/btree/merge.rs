@@ -100,7 +100,7 @@ impl Merges<'_> {
         let Self { tree, key, .. } = *self;
         self.patiently(|| {
             Ok(match tree.latch_pair(Target::Key(key), level)? {
-                Pair::Nodes { parent, child, .. }
+                Pair::Nodes(parent, _, child)
                     if TreePage(&parent).count() == 1 && Tree::is_thin(TreePage(&child)) =>
                 {
                     Attempt::Done(())
@@ -183,11 +183,7 @@ impl Tree {
             return Ok(Attempt::Nothing);
         };
         let (parent, slot, child) = match self.latch_pair(Target::Key(key), level)? {
-            Pair::Nodes {
-                parent,
-                slot,
-                child,
-            } => (parent, slot, child),
+            Pair::Nodes(parent, slot, child) => (parent, slot, child),
             Pair::Root(_) => return Ok(Attempt::Nothing),
             Pair::Again(missing) => return Ok(Attempt::Again(missing)),
         };
@@ -234,11 +230,7 @@ impl Tree {
     /// left.
     fn neighbours(&self, key: &[u8], level: u8, side: Side) -> Result<Attempt<(PageId, PageId)>> {
         let (parent, slot, child) = match self.latch_pair(Target::Key(key), level)? {
-            Pair::Nodes {
-                parent,
-                slot,
-                child,
-            } => (parent, slot, child),
+            Pair::Nodes(parent, slot, child) => (parent, slot, child),
             Pair::Root(_) => return Ok(Attempt::Nothing),
             Pair::Again(missing) => return Ok(Attempt::Again(missing)),
         };

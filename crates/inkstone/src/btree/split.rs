@@ -31,13 +31,22 @@ pub struct SplitFor<'k> {
     pub unlogged: Option<VersionAddress>,
 }
 
+impl<'k> SplitFor<'k> {
+    /// So many bytes for one row, where keys come in any order.
+    pub fn row(key: &'k [u8], need: usize) -> Self {
+        Self {
+            key,
+            need,
+            ascending: false,
+            unlogged: None,
+        }
+    }
+}
+
 /// Two latched nodes of neighbouring levels, or what to do before trying again.
 pub(super) enum Pair<'p> {
-    Nodes {
-        parent: Exclusive<'p>,
-        slot: usize,
-        child: Exclusive<'p>,
-    },
+    /// The upper one, the slot in it of the lower one, and that.
+    Nodes(Exclusive<'p>, usize, Exclusive<'p>),
     Root(Exclusive<'p>),
     /// Let go of every latch, read the page if one is named, and begin again.
     Again(Option<PageId>),
@@ -75,11 +84,7 @@ impl Tree {
                     self.grow_root(mtr, (root, new), found[0], rows)?;
                     continue;
                 }
-                Pair::Nodes {
-                    parent,
-                    slot,
-                    child,
-                } => (parent, slot, child),
+                Pair::Nodes(parent, slot, child) => (parent, slot, child),
             };
             if TreePage(&child).free() >= wanted.need {
                 return Ok(());
@@ -151,11 +156,7 @@ impl Tree {
                 match self.storage.pool.exclusive_if_resident(child) {
                     Some(guard) => {
                         self.check_node(child, &guard)?;
-                        Ok(Pair::Nodes {
-                            parent,
-                            slot,
-                            child: guard,
-                        })
+                        Ok(Pair::Nodes(parent, slot, guard))
                     }
                     None => Ok(Pair::Again(Some(child))),
                 }

@@ -266,6 +266,19 @@ struct Shard {
     trees: Checked<HashMap<TreeKey, TreeLocks>>,
 }
 
+impl Shard {
+    /// Of a tree without locks and waiters nothing is kept. The caller has the latch.
+    fn forget(&self, trees: &mut HashMap<TreeKey, TreeLocks>, tree: TreeKey) {
+        trees.remove(&tree);
+        let before = self.in_use.fetch_sub(1, Ordering::SeqCst);
+        paranoid!(
+            before == trees.len() + 1,
+            "{before} trees had locks, {} are left",
+            trees.len()
+        );
+    }
+}
+
 impl Check for HashMap<TreeKey, TreeLocks> {
     fn check(&self) {
         for (tree, locks) in self.iter().take(MANY) {
@@ -338,13 +351,7 @@ impl LockTable {
         });
         let result = change(locks);
         if locks.is_empty() {
-            trees.remove(&tree);
-            let before = shard.in_use.fetch_sub(1, Ordering::SeqCst);
-            paranoid!(
-                before == trees.len() + 1,
-                "{before} trees had locks, {} are left",
-                trees.len()
-            );
+            shard.forget(&mut trees, tree);
         }
         result
     }
@@ -365,13 +372,7 @@ impl LockTable {
         };
         let result = change(locks);
         if locks.is_empty() {
-            trees.remove(&tree);
-            let before = shard.in_use.fetch_sub(1, Ordering::SeqCst);
-            paranoid!(
-                before == trees.len() + 1,
-                "{before} trees had locks, {} are left",
-                trees.len()
-            );
+            shard.forget(&mut trees, tree);
         }
         result
     }

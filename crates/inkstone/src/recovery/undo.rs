@@ -483,15 +483,7 @@ impl Core {
                 return mtr.commit().map(drop);
             }
             drop(leaf);
-            tree.split_leaf(
-                SplitFor {
-                    key,
-                    need,
-                    ascending: false,
-                    unlogged: None,
-                },
-                &live,
-            )?;
+            tree.split_leaf(SplitFor::row(key, need), &live)?;
         }
     }
 }

@@ -204,12 +204,7 @@ impl Transaction {
                 Room::Yes(_) => Ok(Step::Single(first)),
                 Room::Cleaned => Ok(Step::Again),
                 Room::No => {
-                    let wanted = SplitFor {
-                        key: &first,
-                        need: ADDRESS_LEN,
-                        ascending: false,
-                        unlogged: None,
-                    };
+                    let wanted = SplitFor::row(&first, ADDRESS_LEN);
                     let split = tree.split_leaf(wanted, &self.core.liveness());
                     split.map(|()| Step::Again)
                 }

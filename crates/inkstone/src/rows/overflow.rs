@@ -607,15 +607,7 @@ impl Transaction {
                 drop((mtr, frames));
                 if remove_dead_rows(core, leaf, None)? == 0 {
                     let live = |address| core.keeps(address);
-                    pending.split_leaf(
-                        SplitFor {
-                            key: &key,
-                            need,
-                            ascending: false,
-                            unlogged: None,
-                        },
-                        &live,
-                    )?;
+                    pending.split_leaf(SplitFor::row(&key, need), &live)?;
                 }
                 continue;
             }

@@ -261,10 +261,8 @@ impl Transaction {
                     let live = self.core.liveness();
                     tree.split_leaf(
                         SplitFor {
-                            key,
-                            need,
                             ascending,
-                            unlogged: None,
+                            ..SplitFor::row(key, need)
                         },
                         &live,
                     )?;

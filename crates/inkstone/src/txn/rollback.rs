@@ -629,15 +629,7 @@ fn undo_row(
         };
         if !page.has_room(need, &live) {
             drop(leaf);
-            tree.split_leaf(
-                SplitFor {
-                    key,
-                    need,
-                    ascending: false,
-                    unlogged: None,
-                },
-                &live,
-            )?;
+            tree.split_leaf(SplitFor::row(key, need), &live)?;
             continue;
         }
         let mut mtr = Mtr::new(&core.storage);

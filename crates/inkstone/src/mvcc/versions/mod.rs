@@ -236,6 +236,21 @@ pub struct VersionStore {
     counters: Arc<Counters>,
 }
 
+/// Puts a version into a segment that was made with room for it.
+fn append_to_new(
+    segment: &Segment,
+    writer: u32,
+    version: &NewVersion<'_>,
+    bytes: usize,
+) -> VersionAddress {
+    let address = segment.append(writer, version, bytes);
+    crate::invariant!(
+        address.is_some(),
+        "a version of {bytes} bytes does not fit a segment made for it"
+    );
+    address.unwrap_or_default()
+}
+
 fn address_of(segment: u64, unit: usize) -> VersionAddress {
     paranoid!(
         unit >> UNIT_BITS == 0 && segment >> (u64::BITS - UNIT_BITS) == 0,
@@ -435,12 +450,7 @@ impl VersionStore {
         };
         segment.set_room(room);
         let writer = self.writer(&segment, trx, touched);
-        let address = segment.append(writer, version, bytes);
-        crate::invariant!(
-            address.is_some(),
-            "a version of {bytes} bytes does not fit a new segment"
-        );
-        Ok(address.unwrap_or_default())
+        Ok(append_to_new(&segment, writer, version, bytes))
     }
 
     /// Stores a large version in a segment of its own.
@@ -453,13 +463,9 @@ impl VersionStore {
     ) -> Result<VersionAddress> {
         let segment = self.create(bytes, false)?;
         let writer = self.writer(&segment, trx, touched);
-        let address = segment.append(writer, version, bytes);
+        let address = append_to_new(&segment, writer, version, bytes);
         self.seal(&segment);
-        crate::invariant!(
-            address.is_some(),
-            "a version of {bytes} bytes does not fit a segment made for it"
-        );
-        Ok(address.unwrap_or_default())
+        Ok(address)
     }
 
     fn writer(
