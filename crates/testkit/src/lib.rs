@@ -18,6 +18,7 @@
 //! | [`history`] | histories of concurrent transactions, checked for what isolation levels forbid |
 //! | [`fixtures`] | databases of each format version, which later ones must open |
 //! | [`fuzz`] | targets for fuzzers, and the campaign over them |
+//! | `cores` | the core that the threads of a seeded run share |
 //! | `rng` | randomness from a seed |
 //!
 //! # Promises
@@ -31,6 +32,11 @@
 
 pub mod build;
 pub mod campaign;
+#[cfg_attr(
+    not(inkstone_sim),
+    expect(dead_code, reason = "only seeded runs have one core")
+)]
+mod cores;
 pub mod crash;
 pub mod diagnose;
 pub mod driver;

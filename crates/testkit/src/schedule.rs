@@ -24,6 +24,7 @@ pub fn under(
     #[cfg(inkstone_sim)]
     {
         use inkstone::internals::sync::{Config, simulate};
+        let _core = crate::cores::keep_one();
         match simulate(&Config::of_seed(seed), f) {
             Ok((ran, _)) => ran,
             Err(text) => (Marks::default(), Err(text)),
@@ -74,6 +75,7 @@ pub mod scheduled {
             record,
             ..Config::of_seed(plan.seed)
         };
+        let _core = crate::cores::keep_one();
         match simulate(&config, move || Run::new(plan).run()) {
             Ok(((marks, result), report)) => Ran {
                 marks,

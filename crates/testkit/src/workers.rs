@@ -122,12 +122,12 @@ pub fn run(campaign: &Campaign, seen: &(dyn Fn(&Tally) + Sync)) -> std::io::Resu
         seen(&progress.tally);
     };
     std::thread::scope(|scope| {
-        let work = || -> std::io::Result<()> {
+        let work = |n: usize| -> std::io::Result<()> {
             let mut worker = None;
             while let Some(seed) = next_seed() {
                 let mut running = match worker.take() {
                     Some(running) => running,
-                    None => Worker::start(campaign)?,
+                    None => Worker::start(campaign, n)?,
                 };
                 match running.run(seed) {
                     Ok((marks, error)) => {
@@ -142,7 +142,9 @@ pub fn run(campaign: &Campaign, seen: &(dyn Fn(&Tally) + Sync)) -> std::io::Resu
             }
             Ok(())
         };
-        let jobs: Vec<_> = (0..campaign.jobs).map(|_| scope.spawn(work)).collect();
+        let jobs: Vec<_> = (0..campaign.jobs)
+            .map(|n| scope.spawn(move || work(n)))
+            .collect();
         let ends = jobs.into_iter().map(|job| match job.join() {
             Ok(end) => end,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -160,11 +162,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(campaign: &Campaign) -> std::io::Result<Self> {
+    fn start(campaign: &Campaign, n: usize) -> std::io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .arg("--worker")
             .args(&campaign.arguments)
+            .env(crate::cores::WORKER, n.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         if !campaign.show_output {
