@@ -283,6 +283,40 @@ fn an_unused_database_on_a_full_disk_is_refused_its_first_statement() {
     reopen(&vfs, db, &expected);
 }
 
+/// One that was killed, or lost power, had the rest of its log's first segment made at its next
+/// opening, and 48 MB with it, or was not opened where there was no room for that.
+#[test]
+fn an_unwritten_database_that_was_killed_stays_small_and_opens_on_a_full_disk() {
+    for (spare, lose_power) in [(0, false), (0, true), (64 << 20, false), (64 << 20, true)] {
+        let mut vfs = SimVfs::new(4);
+        drop(open_sim(&vfs, small()).unwrap());
+        let small_bytes = vfs.used_bytes() + 8192;
+        for round in 1..40 {
+            vfs.set_capacity_bytes(small_bytes + spare);
+            let db = open_sim(&vfs, small()).unwrap();
+            assert_eq!(db.open_report().clean, round == 1);
+            if spare == 0 && round % 3 == 0 {
+                is_full(&db.create_table("t", &["second"]).err().unwrap());
+            }
+            let used = vfs.used_bytes();
+            assert!(used <= small_bytes, "{used} bytes, of {small_bytes}");
+            vfs = if lose_power {
+                vfs.crash(round)
+            } else {
+                vfs.kill()
+            };
+            drop(db);
+        }
+        vfs.set_capacity_bytes(u64::MAX);
+        let db = open_sim(&vfs, small()).unwrap();
+        let table = soon(|| db.create_table("t", &["second"]));
+        insert(&db, &table, 0..100, &[1; 800]).unwrap();
+        let expected = all_rows(&db, &table);
+        drop(table);
+        reopen(&vfs, db, &expected);
+    }
+}
+
 #[test]
 fn dropping_a_table_gives_space_back() {
     let (vfs, db, table) = with_table(small());

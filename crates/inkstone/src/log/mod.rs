@@ -774,7 +774,7 @@ impl LogParams {
             ahead,
             is_new: self.is_new,
             is_closed: self.is_closed,
-            may_be_unused: self.may_be_unused && (self.is_new || self.is_closed),
+            may_be_unused: self.may_be_unused,
             files_max,
             capacity_bytes,
             lag_bytes: context_reach(capacity_bytes) + WRITE_BYTES,

@@ -4,7 +4,8 @@
 //!
 //! What must hold stands in [`trial`](super::trial). And: what only makes the engine faster or
 //! finds faults of the disk (the map of page LSNs, the dump of the buffer pool) refuses nothing; a
-//! full disk keeps no killed database from opening; only the log's writes stop the engine.
+//! full disk keeps no database from opening, killed or closed; only the log's writes stop the
+//! engine.
 
 use super::every::Consequence;
 use super::trial::{End, Promises, Trial};
@@ -227,12 +228,11 @@ impl Case {
     fn promises(&self) -> Promises {
         use Place::{Log, PageLsnMap, PoolDump};
         use Wrong::{Full, FullForWrites, Writes};
-        let killed_before = !self.life.begins_closed();
         Promises {
             may_poison: self.place == Log && matches!(self.wrong, Writes | FullForWrites),
             opens: self.place == PoolDump
                 || (self.place == PageLsnMap && self.life != Life::Creation)
-                || (self.wrong == Full && killed_before),
+                || (self.wrong == Full && !self.life.is_creation()),
             works: self.place == PoolDump
                 || (self.place == PageLsnMap && !matches!(self.wrong, Full | FullForWrites)),
             named: self.place.texts(),

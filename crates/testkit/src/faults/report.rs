@@ -6,7 +6,7 @@ use super::figure::Measured;
 use super::handles::{self, Crowd};
 use super::known::{self, KNOWN};
 use super::work::{Life, Start};
-use super::{around, full, huge, lasting, processes};
+use super::{around, full, huge, lasting, processes, unused};
 use inkstone_io::sim::OpKind;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -330,11 +330,21 @@ impl Report {
 
     /// Fills disks.
     pub fn full(&mut self) {
-        for case in full::Case::all().step_by(self.budget.stride as usize) {
+        let stride = self.stride();
+        self.full_cases(unused::Case::all().step_by(stride), unused::Case::run);
+        self.full_cases(full::Case::all().step_by(stride), full::Case::run);
+    }
+
+    fn full_cases<C>(
+        &mut self,
+        cases: impl Iterator<Item = C>,
+        run: impl Fn(C) -> Result<(), String>,
+    ) {
+        for case in cases {
             if !self.goes_on() {
                 return;
             }
-            match case.run() {
+            match run(case) {
                 Ok(()) => self.count(("Disk".to_owned(), "Full".to_owned()), Consequence::Failed),
                 Err(text) => {
                     self.cases += 1;

@@ -1,4 +1,5 @@
-//! The fixed piece of work in which operations fail: four lives of a process, one after the other.
+//! The fixed piece of work in which operations fail: five lives of a process, of which four follow
+//! one another.
 
 use super::session::{DIRECTORY, Finish, History, Outcome, Session, Stop, Work, options};
 use inkstone::internals::control::CONTROL_FILE;
@@ -20,6 +21,8 @@ pub enum Life {
     AfterKill,
     /// It is recovered from the kill, and pages that were written last are torn.
     AfterTear,
+    /// A database that was created, and killed before its first statement, is opened and filled.
+    Unwritten,
     /// As `Creation`, with tables that are placed.
     PlacedCreation,
     /// As `Work`, with them.
@@ -30,11 +33,12 @@ pub enum Life {
 
 impl Life {
     /// All lives.
-    pub const ALL: [Life; 7] = [
+    pub const ALL: [Life; 8] = [
         Life::Creation,
         Life::Work,
         Life::AfterKill,
         Life::AfterTear,
+        Life::Unwritten,
         Life::PlacedCreation,
         Life::PlacedWork,
         Life::PlacedAfterKill,
@@ -47,6 +51,7 @@ impl Life {
             Life::Work => "work",
             Life::AfterKill => "after-kill",
             Life::AfterTear => "after-tear",
+            Life::Unwritten => "unwritten",
             Life::PlacedCreation => "placed-creation",
             Life::PlacedWork => "placed-work",
             Life::PlacedAfterKill => "placed-after-kill",
@@ -57,6 +62,7 @@ impl Life {
     pub fn work(self) -> &'static dyn Fn(&mut Session) -> Outcome {
         match self {
             Life::Creation | Life::PlacedCreation => &creation,
+            Life::Unwritten => &first_statements,
             Life::Work | Life::PlacedWork => &changes,
             Life::AfterKill | Life::AfterTear | Life::PlacedAfterKill => &recovered,
         }
@@ -76,7 +82,7 @@ impl Life {
     pub fn begins_closed(self) -> bool {
         !matches!(
             self,
-            Life::AfterKill | Life::AfterTear | Life::PlacedAfterKill
+            Life::AfterKill | Life::AfterTear | Life::Unwritten | Life::PlacedAfterKill
         )
     }
 
@@ -85,10 +91,11 @@ impl Life {
         matches!(self, Life::Creation | Life::PlacedCreation)
     }
 
-    /// The life before this one.
+    /// The life before this one, if it is one of these.
     pub fn before(self) -> Option<Self> {
         let at = (self as usize).checked_sub(1)?;
-        (!self.is_creation()).then_some(Self::ALL[at])
+        let has_none = self.is_creation() || self == Life::Unwritten;
+        (!has_none).then_some(Self::ALL[at])
     }
 }
 
@@ -130,9 +137,23 @@ pub fn starts() -> Result<Vec<Start>, String> {
     let after_tear = Start::of(torn, after_kill.history.clone());
     undisturbed(&after_kill, Life::AfterKill)?;
     undisturbed(&after_tear, Life::AfterTear)?;
-    let mut starts = vec![creation, work, after_kill, after_tear];
+    let unwritten = unwritten()?;
+    undisturbed(&unwritten, Life::Unwritten)?;
+    let mut starts = vec![creation, work, after_kill, after_tear, unwritten];
     starts.extend(placed_starts()?);
     Ok(starts)
+}
+
+/// A database that was created and killed.
+fn unwritten() -> Result<Start, String> {
+    let vfs = SimVfs::new(3);
+    vfs.create_dir_all(Path::new(DIRECTORY))
+        .map_err(|error| error.to_string())?;
+    let session = Session::open(vfs.clone(), History::default());
+    let session = session.map_err(|error| format!("creating a database: {error}"))?;
+    let disk = vfs.kill();
+    drop(session);
+    Ok(Start::of(disk, History::default()))
 }
 
 /// Those of the lives in which tables are placed.
@@ -295,6 +316,25 @@ fn creation(s: &mut Session) -> Outcome {
     s.transaction(Finish::Prepare("first"), |t| {
         (100..110).try_for_each(|n| t.put("many", &key(n), &value(n, 2, 90)))
     })?;
+    s.compare()
+}
+
+fn first_statements(s: &mut Session) -> Outcome {
+    s.compare()?;
+    s.create("rows", &["by_name"])?;
+    s.transaction(Finish::Commit, |t| {
+        (0..60).try_for_each(|n| t.put("rows", &key(n), &value(n, 1, 300)))
+    })?;
+    s.upkeep("a checkpoint", |db| db.checkpoint())?;
+    s.transaction(Finish::Rollback, |t| {
+        (0..30).try_for_each(|n| t.put("rows", &key(n), &value(n, 2, 500)))
+    })?;
+    s.create("long", &[])?;
+    s.transaction(Finish::Commit, |t| {
+        t.put("long", &key(1), &value(1, 1, 30_000))?;
+        (0..30).try_for_each(|n| t.remove("rows", &key(n)))
+    })?;
+    s.upkeep("purge", |db| db.purge())?;
     s.compare()
 }
 

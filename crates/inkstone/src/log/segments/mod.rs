@@ -279,8 +279,8 @@ impl Segments {
     /// Whether the file of a segment at or after the current one can be used as it is.
     fn adopt_one(&self, number: u64, start: u64) -> Result<bool> {
         let path = self.path(number);
-        let needed = number == start / self.params.segment_bytes
-            && !start.is_multiple_of(self.params.segment_bytes);
+        let is_current = number == start / self.params.segment_bytes;
+        let needed = is_current && !start.is_multiple_of(self.params.segment_bytes);
         let file = self.open_file(number, false)?;
         let (header, len) = self.read_header(&*file)?;
         let foreign = header.as_ref().is_ok_and(|h| h.uuid != self.params.uuid);
@@ -288,7 +288,8 @@ impl Segments {
         match checked {
             Ok(()) => {
                 let full = self.file_bytes();
-                if len < full && !(needed && self.params.is_closed) {
+                // Whether the one that the log ends in is filled `begins_unused` decides.
+                if len < full && !(is_current && self.params.may_be_unused) {
                     self.write_zeroes(&*file, len / LOG_BLOCK as u64 * LOG_BLOCK as u64)?;
                 }
                 Ok(true)

@@ -11,8 +11,13 @@
 //! 1. Nothing is written behind what was filled, and what is filled was allocated before: an
 //!    unused log is completed under `upkeep`, where no other thread writes. Checked by
 //!    [`Segments::complete`]. Tested by `an_unused_log_is_a_part_of_a_segment`.
-//! 2. A log that was closed unused is opened so; after a crash it is completed first. Tested by
-//!    `an_unused_log_is_a_part_of_a_segment`.
+//! 2. A log that is a part of a segment is opened so, closed or not: no statement that has returned
+//!    wanted more. What is rolled back in it (of a power loss that took the rest) wants room as a
+//!    statement does, and waits where there is none. Tested by
+//!    `an_unused_log_is_a_part_of_a_segment`,
+//!    `an_unwritten_database_that_was_killed_stays_small_and_opens_on_a_full_disk`.
+//! 3. Completing it on a full disk leaves the file as long as it was. Tested by
+//!    `an_unwritten_database_that_was_killed_stays_small_and_opens_on_a_full_disk`.
 //!
 //! What is filled is not synced here: a sync beside one of the log's own could take its error away.
 //! The next commit's sync has it, too, and until then nothing depends on it.
@@ -26,6 +31,11 @@ use inkstone_io::{Create, ErrorKind, File};
 
 /// Bytes of log in the first segment of a new database; half of them in a shorter segment.
 const UNUSED_BYTES_MAX: u64 = 256 << 10;
+/// This part of them must be left for a log that was there to stay so, where there is room for
+/// more; an opening and a close take a few hundred bytes.
+const LEFT_PART: u64 = 2;
+/// The same on a full disk.
+const LEFT_PART_ON_FULL_DISK: u64 = 8;
 
 impl Segments {
     /// Bytes of log of a segment that is made in an unused log.
@@ -58,26 +68,32 @@ impl Segments {
         if !self.params.may_be_unused {
             return Ok(false);
         }
-        let bytes = first.map_or(Ok(None), |first| self.unused_bytes(first))?;
-        let within = start - number * self.params.segment_bytes;
         paranoid!(
             first.is_none_or(|first| first >= number),
             "segment {first:x?} is live, before LSN {start}"
         );
-        let is_left = |bytes: u64| bytes >= within + self.unused_bytes_wanted() / 2;
-        let begins = match first {
-            None => self.params.is_new,
-            Some(_) => first == Some(number) && last == first && bytes.is_some_and(is_left),
+        if first.is_none() && self.params.is_new {
+            return Ok(true);
+        }
+        let bytes = match first.filter(|&first| first == number) {
+            Some(first) => self.unused_bytes(first)?,
+            None => None,
         };
-        if !begins {
-            self.want();
-            if first == Some(number) && bytes.is_some() {
-                let file = self.open_file(number, self.params.dsync)?;
-                let len = file.len().map_err(|e| Error::io("size", file.path(), e))?;
-                self.write_allocated(&*file, len - len % LOG_BLOCK as u64, self.file_bytes())?;
+        if let Some(bytes) = bytes {
+            let within = start - number * self.params.segment_bytes;
+            let is_left =
+                |part| last == first && bytes >= within + self.unused_bytes_wanted() / part;
+            if is_left(LEFT_PART) {
+                return Ok(true);
+            }
+            let file = self.open_file(number, self.params.dsync)?;
+            match self.lengthen(&*file, LOG_BLOCK as u64 + bytes) {
+                Err(Error::DiskFull { .. }) if is_left(LEFT_PART_ON_FULL_DISK) => return Ok(true),
+                filled => filled?,
             }
         }
-        Ok(begins)
+        self.want();
+        Ok(false)
     }
 
     /// Bytes of log that a segment's file has, if it is not whole.
@@ -117,9 +133,19 @@ impl Segments {
             "segment {number:x} is filled from LSN {end} on"
         );
         let file = self.open_file(number, self.params.dsync)?;
-        self.write_allocated(&*file, self.offset(end), self.file_bytes())?;
+        self.lengthen(&*file, self.offset(end))?;
         self.end.store(whole, Ordering::Release);
         Ok(())
+    }
+
+    /// Fills a segment's file from `from` on, where it ends. A full disk gets back what was filled.
+    fn lengthen(&self, file: &dyn File, from: u64) -> Result<()> {
+        let filled = self.write_allocated(file, from, self.file_bytes());
+        if matches!(filled, Err(Error::DiskFull { .. })) {
+            // If that fails the file is longer than it need be, which does no harm.
+            let _ = file.set_len(from);
+        }
+        filled
     }
 
     /// Allocates a part of a file, and fills it.
@@ -128,12 +154,17 @@ impl Segments {
             from < to && to <= self.file_bytes() && from.is_multiple_of(LOG_BLOCK as u64),
             "bytes {from} to {to} of a segment's file are filled"
         );
-        match file.allocate(from, to - from) {
+        let allocated = match file.allocate(from, to - from) {
             Err(e) if e.kind() != ErrorKind::Unsupported => {
-                return Err(Error::io("allocate", file.path(), e));
+                Err(Error::io("allocate", file.path(), e))
             }
-            _ => {}
-        }
-        self.write_zeroes_to(file, from, to)
+            _ => self.write_zeroes_to(file, from, to),
+        };
+        allocated.map_err(|error| match error {
+            Error::DiskFull { what } => Error::DiskFull {
+                what: format!("{} more bytes of {what}", to - from),
+            },
+            other => other,
+        })
     }
 }

@@ -596,8 +596,8 @@ fn files_are_made_up_to_the_size_of_the_log() {
     assert!(files() <= 11 && !poison.is_set());
 }
 
-/// Until a statement wants room the log is a part of its first segment, also when it was closed and
-/// is opened again; a full disk is an error of the statement, and leaves the log as it is.
+/// Until a statement wants room the log is a part of its first segment, also when it was closed, or
+/// was not, and is opened again; a full disk is an error of the statement, and leaves the log as it is.
 #[test]
 fn an_unused_log_is_a_part_of_a_segment() {
     let vfs = MemoryVfs::new();
@@ -627,13 +627,18 @@ fn an_unused_log_is_a_part_of_a_segment() {
         assert!(log.is_unused() && !log.has_room());
         assert_eq!((bytes(1), log.stat().segments), (unused, 1));
         (params.start_lsn, params.epoch) = (log.current_lsn(), epoch + 1);
-        (params.is_new, params.is_closed) = (false, true);
+        // Behind a crash too.
+        (params.is_new, params.is_closed) = (false, epoch % 2 == 0);
         log.close().unwrap();
     }
     // The disk is full.
     let (log, _, poison) = open(params.clone());
     vfs.faults.disk_full.store(true, Ordering::SeqCst);
-    assert!(matches!(log.prepare(), Err(Error::DiskFull { .. })));
+    let full = log.prepare().unwrap_err();
+    assert!(matches!(full, Error::DiskFull { .. }), "{full}");
+    let wanted = format!("{} more bytes of ", (4 << 20) + LOG_BLOCK as u64 - unused);
+    assert!(full.to_string().contains(&wanted), "{full}");
+    assert_eq!(bytes(1), unused);
     let (_, end) = append(&log, &payload(7, 500));
     log.wait_durable(end).unwrap();
     assert!(log.is_unused() && !poison.is_set());
