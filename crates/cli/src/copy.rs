@@ -2,9 +2,10 @@
 
 use crate::check::{opening_json, say_opening};
 use crate::failure::Result;
+use crate::reading::open_to_read;
 use clap::Args;
 use inkstone::{CheckpointOptions, CheckpointProgress};
-use inkstone_bench::database::{EngineArguments, open_existing, parse_size};
+use inkstone_bench::database::{EngineArguments, parse_size};
 use inkstone_bench::output::{Output, bytes};
 use inkstone_bench::progress;
 use serde_json::json;
@@ -15,6 +16,10 @@ use std::path::PathBuf;
 #[command(long_about = "\
 Copy a database to a directory that is empty or missing: open it, which recovers it if it was not closed in order, \
 copy it, checking every page, and close it. The copy opens like any database.
+
+A database that cannot be written, on a read-only mount for example, is recovered in memory, which must hold the pages \
+that this changes, and copied as it is there. No process of this system can open it to change it meanwhile; one of \
+another system that has the file system mounted must not.
 
 Fails if a process has the database open: a program that has can copy it itself, beside its writers \
 (`Database::checkpoint_to`). What there is of a copy that fails is removed.")]
@@ -34,7 +39,7 @@ pub struct Copy {
 
 /// `inkstone copy`.
 pub fn copy(arguments: &Copy, output: &Output) -> Result<()> {
-    let db = open_existing(&arguments.source, arguments.engine.for_existing()?)?;
+    let db = open_to_read(&arguments.source, &arguments.engine.for_existing()?)?;
     let opened = db.open_report().clone();
     say_opening(&opened, output);
     let bar = progress::bytes_bar("copying", 0);

@@ -7,6 +7,7 @@
 //! | [`inspect`] | pages, log, catalog, control file, read without opening the database |
 //! | `check` | `verify`, `recover`, `stat`, `options` |
 //! | `copy` | `copy` |
+//! | `reading` | opening a database to read it, also where it cannot be written |
 //! | `failure` | what goes wrong, and the exit code that it becomes |
 //!
 //! `bench`, and what the other commands share with it (opening databases, output, progress, random
@@ -17,6 +18,7 @@ mod check;
 mod copy;
 mod failure;
 mod inspect;
+mod reading;
 mod tour;
 
 use arguments::{Arguments, Command};

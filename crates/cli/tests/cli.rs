@@ -1,59 +1,15 @@
 //! The `inkstone` program, run as a process. What `inkstone bench` prints stands in `bench.rs`.
 
 mod common;
+#[path = "common/database.rs"]
+mod database;
 
 use common::{SMALL, json, json_ok, run};
+use database::{copy_directory, fruit, traces};
 use inkstone::{Database, Isolation, Options, PageCompression, PagePlacement, TableOptions};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-fn options() -> Options {
-    Options {
-        buffer_pool_size: 8 << 20,
-        log_file_size: 16 << 20,
-        ..Options::default()
-    }
-}
-
-/// A database with a table `fruit`, and rows that are easy to find.
-fn fruit(directory: &Path) -> Database {
-    let db = Database::open(directory, options()).unwrap();
-    let table = db.create_table("fruit", &["by_colour"]).unwrap();
-    let transaction = db.begin(Isolation::ReadCommitted).unwrap();
-    for (key, value) in [
-        ("apple", "red"),
-        ("banana", "yellow"),
-        ("cherry", "dark red"),
-    ] {
-        transaction
-            .insert(&table, key.as_bytes(), value.as_bytes())
-            .unwrap();
-        let by_colour = table.tree("by_colour").unwrap();
-        transaction
-            .insert(by_colour, format!("{value}/{key}").as_bytes(), b"")
-            .unwrap();
-    }
-    transaction.update(&table, b"apple", b"green").unwrap();
-    let long = vec![b'm'; 100_000];
-    transaction.insert(&table, b"melon", &long).unwrap();
-    transaction.delete(&table, b"cherry").unwrap();
-    transaction.commit().unwrap();
-    db
-}
-
-fn copy_directory(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in from.read_dir().unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_directory(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
 
 #[test]
 fn the_tour_proves_itself() {
@@ -574,23 +530,6 @@ fn check_prometheus(text: &str) -> usize {
         }
     }
     parts.len() - 1
-}
-
-/// Each file below a directory with what tells whether it was written.
-fn traces(directory: &Path) -> Vec<(PathBuf, std::time::SystemTime, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in directory.read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(traces(&path));
-        } else {
-            let changed = path.metadata().unwrap().modified().unwrap();
-            let bytes = std::fs::read(&path).unwrap();
-            found.push((path, changed, bytes));
-        }
-    }
-    found.sort();
-    found
 }
 
 /// A killed database, which recovery would change, is checked and stays as it is.

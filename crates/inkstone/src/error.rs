@@ -306,6 +306,13 @@ impl Error {
                      directory and its files: check their owner (ls -l; after a run as root: chown -R)"
                 ),
             ),
+            std::io::ErrorKind::ReadOnlyFilesystem => std::io::Error::new(
+                source.kind(),
+                format!(
+                    "{source}; there a database is opened to be read only, with the option read_only, or by \
+                     `inkstone verify`, `stat`, `copy` and `inspect`"
+                ),
+            ),
             _ => source,
         };
         Self::Io {

@@ -6,6 +6,7 @@ mod salvage;
 pub use files::{FileReport, check_files};
 
 use crate::failure::{Damage, Damages, Failure, Result};
+use crate::reading::open_to_read;
 use clap::Args;
 use inkstone::internals::options::Doublewrite;
 use inkstone::{Database, DurationSummary, Error, OpenReport, TableReport};
@@ -42,7 +43,8 @@ pub struct Verify {
 Open a database, which recovers it if it was not closed in order, say what recovery found and did, \
 and close it in order: the next open has nothing to recover.
 
-Recovery may be interrupted at any point and begun again.
+Recovery may be interrupted at any point and begun again. It writes: on a read-only mount it fails (`verify`, `stat` \
+and `copy` recover in memory there).
 
 With --salvage, for a database with damaged pages or undo: what can be read of it is made a database that opens, and \
 what is left out is named. That happens in memory, and nothing on disk is changed, unless --write is given, too: take \
@@ -70,7 +72,8 @@ pub struct Recover {
 #[command(long_about = "\
 Open a database (which recovers it if it was not closed in order) and show statistics of its tables \
 (estimates from a few page visits; `verify` counts exactly), status counters and durations since this \
-open, and the options in force.")]
+open, and the options in force. A database that cannot be written, on a read-only mount for example, is recovered in \
+memory.")]
 pub struct Stat {
     /// The database's directory
     #[arg(value_name = "DIR")]
@@ -322,7 +325,8 @@ pub fn opening_json(opened: &OpenReport) -> Value {
 
 /// `inkstone stat`.
 pub fn stat(arguments: &Stat, output: &Output) -> Result<()> {
-    let db = open_existing(&arguments.directory, arguments.engine.for_existing()?)?;
+    let options = arguments.engine.for_existing()?;
+    let db = open_to_read(&arguments.directory, &options)?;
     if arguments.prometheus {
         let metrics = db.prometheus();
         db.close()?;
