@@ -244,6 +244,21 @@ fn copy_makes_a_database_that_verifies() {
     );
 }
 
+/// It was an error of a full disk, which is not full.
+#[test]
+fn a_limit_on_file_sizes_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, target) = (dir.path().join("source"), dir.path().join("target"));
+    fruit(&source).close().unwrap();
+    let script = "trap '' XFSZ; ulimit -f 64; exec \"$@\"";
+    let mut limited = Command::new("sh");
+    limited.args(["-c", script, "sh", env!("CARGO_BIN_EXE_inkstone"), "copy"]);
+    let output = limited.arg(&source).arg(&target).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(err.contains("ulimit -f"), "{err}");
+}
+
 #[test]
 fn verify_names_all_damaged_tables() {
     let dir = tempfile::tempdir().unwrap();

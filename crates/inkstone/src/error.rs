@@ -294,8 +294,13 @@ impl Error {
             source.kind(),
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
         ) {
+            let path = path.display();
             return Self::DiskFull {
-                what: path.display().to_string(),
+                // A quota or a limit says what it is; a disk says nothing.
+                what: match source.get_ref() {
+                    Some(limit) => format!("{path} ({limit})"),
+                    None => path.to_string(),
+                },
             };
         }
         let source = match source.kind() {
