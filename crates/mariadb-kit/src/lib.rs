@@ -15,6 +15,7 @@ mod crash;
 mod differential;
 mod experiments;
 mod families;
+mod full_disk;
 mod giants;
 mod group_commit;
 mod histories;

@@ -58,6 +58,14 @@ impl Server {
         Self::new(tree, &folder)
     }
 
+    /// Another server, in `folder`, with the plugin of this one and no options.
+    pub fn beside(&self, folder: &Path) -> Self {
+        let mut other = Self::new(&self.tree, folder);
+        other.plugin = self.plugin.clone();
+        other.environment = self.environment.clone();
+        other
+    }
+
     /// Loads the plugin at the next start.
     pub fn with_plugin(mut self, plugin: &Plugin) -> Self {
         self.plugin = Some(plugin.library.clone());

@@ -9,7 +9,7 @@ use super::server::Server;
 use super::tree::{Configuration, Tree};
 use super::watching;
 use super::{
-    alter_matrix, idle, import, kills, missing, online, own_tables, read_only, shutdown,
+    alter_matrix, full_disk, idle, import, kills, missing, online, own_tables, read_only, shutdown,
     wrong_indexes,
 };
 use inkstone_testkit::build::Result;
@@ -43,10 +43,10 @@ pub fn run(
 type Check = fn(&mut Server) -> Result<()>;
 
 /// Checks that no option of the server makes a difference to, and that take long.
-const ONCE: [&str; 3] = ["alter_matrix", "online", "read_only"];
+const ONCE: [&str; 4] = ["alter_matrix", "full_disk", "online", "read_only"];
 
 /// What is looked at behind the files.
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 15] = [
     ("databases", |server| check_databases(server)),
     ("status", |server| check_status(server)),
     ("watching", |server| watching::check(server)),
@@ -61,6 +61,7 @@ const CHECKS: [(&str, Check); 14] = [
     ("shutdown", shutdown::check),
     ("own_tables", own_tables::check),
     ("read_only", read_only::check),
+    ("full_disk", |server| full_disk::check(server)),
 ];
 
 /// Runs files in a server of their own; gives how many differ.
