@@ -5,6 +5,7 @@ use super::generate::secondary_key;
 use super::{Outcome, Run, bug};
 use crate::model::{Change, RowName, Value, show};
 use inkstone::{Error, Table, Transaction};
+use std::cell::Cell;
 use std::ops::Range;
 
 /// A row operation.
@@ -13,7 +14,21 @@ enum Kind {
     Insert,
     Update,
     Upsert,
+    Merge,
     Delete,
+}
+
+/// What a statement does beside changing rows.
+#[derive(Debug, Default)]
+struct Turns {
+    /// It fails at its end.
+    fails: bool,
+    /// It first goes back to this savepoint, which was set before it began.
+    back_to: Option<String>,
+    /// It sets this savepoint before so many of its steps.
+    sets: Option<(usize, String)>,
+    /// It has come so far.
+    has_set: Cell<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +64,8 @@ impl Run {
         let exists = expected.exists;
         let bytes = value.as_deref().unwrap_or_default();
         let (key, mut agrees) = (&row.2, true);
+        // A merge rests on the newest version, whatever the snapshot shows.
+        let conflict = expected.conflict && *kind != Kind::Merge;
         let result = match kind {
             Kind::Insert => txn
                 .insert_with_parts(tree, key, bytes, &parts_of(bytes))
@@ -59,19 +76,26 @@ impl Run {
             Kind::Upsert => txn
                 .upsert_with_parts(tree, key, bytes, &parts_of(bytes))
                 .map(|new| agrees = new != exists),
+            Kind::Merge => {
+                let newest = client.current(&self.model.now, row);
+                txn.merge(tree, key, |old| {
+                    agrees = old == newest.as_deref();
+                    bytes.to_vec()
+                })
+            }
             Kind::Delete => txn.delete(tree, key).map(|was| agrees = was == exists),
         };
         let name = format!("{kind:?} of {} in {}.{}", show(key), row.0, row.1);
         match &result {
             Ok(()) if expected.blocked => bug(format!("{name} passed another's change")),
-            Ok(()) if expected.conflict && (exists || *kind != Kind::Delete) => {
+            Ok(()) if conflict && (exists || *kind != Kind::Delete) => {
                 bug(format!("{name} overwrote a change after its snapshot"))
             }
             Ok(()) if !agrees => bug(format!("{name} found a row or not, wrongly: {exists}")),
             Ok(()) => Ok(result),
             Err(Error::DuplicateKey { .. }) if *kind == Kind::Insert && exists => Ok(result),
             Err(Error::RowNotFound { .. }) if *kind == Kind::Update && !exists => Ok(result),
-            Err(Error::WriteConflict) if expected.conflict => Ok(result),
+            Err(Error::WriteConflict) if conflict => Ok(result),
             Err(Error::LockTimeout { .. }) if expected.timeout => Ok(result),
             Err(error) => {
                 self.judge(&name, error)?;
@@ -80,24 +104,33 @@ impl Run {
         }
     }
 
-    /// Runs row operations as one statement, which may be made to fail at its end. Whether it
-    /// succeeded.
+    /// Runs row operations as one statement. Whether it succeeded.
     fn statement(
         &mut self,
         n: usize,
         client: &mut Client,
         steps: &[RowStep],
-        fail: bool,
+        turns: &Turns,
     ) -> Outcome<bool> {
         client.pin(&self.model.now, self.model.clock);
         let before = client.own.len();
         let touched = steps.iter().map(|step| step.row.clone());
         client.touched.extend(touched);
-        let single = steps.len() == 1 && !fail && self.rng.chance(60);
+        let single = steps.len() == 1 && !turns.fails && self.rng.chance(60);
         let txn = client.txn.clone();
         let mut stop = None;
         let mut body = |txn: &Transaction| -> Result<(), Error> {
-            for step in steps {
+            if let Some(name) = &turns.back_to {
+                txn.rollback_to_savepoint(name)?;
+            }
+            for (at, step) in steps.iter().enumerate() {
+                match &turns.sets {
+                    Some((place, name)) if *place == at => {
+                        txn.savepoint(name)?;
+                        turns.has_set.set(true);
+                    }
+                    _ => {}
+                }
                 match self.run_row(n, client, txn, step) {
                     Ok(Ok(())) => {
                         let (row, value) = (step.row.clone(), step.value.clone());
@@ -114,7 +147,7 @@ impl Run {
                     }
                 }
             }
-            if fail {
+            if turns.fails {
                 Err(Error::TransactionState("told to fail"))
             } else {
                 Ok(())
@@ -150,7 +183,7 @@ impl Run {
             Kind::Update,
             Kind::Update,
             Kind::Upsert,
-            Kind::Upsert,
+            Kind::Merge,
             Kind::Delete,
             Kind::Delete,
         ];
@@ -168,7 +201,8 @@ impl Run {
         let length = steps[0].value.as_ref().map_or(0, |v| v.len());
         self.trace(|| format!("{n}: {kind:?} {} {} of {length}", row.0, show(&row.2)));
         self.marks.add("row statements", 1);
-        self.statement(n, client, &steps, false).map(drop)
+        self.statement(n, client, &steps, &Turns::default())
+            .map(drop)
     }
 
     /// Gives a row of a table's first tree this value.
@@ -184,10 +218,19 @@ impl Run {
         self.trace(|| format!("{n}: puts {length} bytes into {} {key}", row.0));
         let old = client.current(&self.model.now, &row);
         let steps = steps_of(table, row, Kind::Upsert, old, Some(value));
-        self.statement(n, client, &steps, false).map(drop)
+        self.statement(n, client, &steps, &Turns::default())
+            .map(drop)
     }
 
+    /// A statement that fails at its end. It may go back behind its own beginning, and set a
+    /// savepoint, perhaps in the place of one that was there: neither outlives it.
     pub(super) fn failing_statement(&mut self, n: usize, client: &mut Client) -> Outcome {
+        let back_to = self.any_savepoint(client);
+        if let Some((name, length)) = &back_to {
+            self.marks.add("failing statements that went back", 1);
+            self.trace(|| format!("{n}: the next statement begins with a rollback to {name}"));
+            client.undo_to(*length);
+        }
         let mut steps = Vec::new();
         for _ in 0..self.rng.from_to(1, 5) {
             let more = self.steps_for(client);
@@ -197,9 +240,41 @@ impl Run {
                 steps.extend(more);
             }
         }
-        self.trace(|| format!("{n}: failing statement of {}", steps.len()));
+        let sets = self.plan.features.savepoints && self.rng.chance(30);
+        let sets = sets.then(|| {
+            let at = self.rng.below(steps.len() as u64) as usize;
+            (at, format!("s{}", self.rng.below(3)))
+        });
+        self.trace(|| format!("{n}: failing statement of {}, sets {sets:?}", steps.len()));
         self.marks.add("failing statements", 1);
-        self.statement(n, client, &steps, true).map(drop)
+        let turns = Turns {
+            fails: true,
+            back_to: back_to.map(|(name, _)| name),
+            sets,
+            has_set: Cell::new(false),
+        };
+        self.statement(n, client, &steps, &turns)?;
+        let Some((_, name)) = turns.sets.filter(|_| turns.has_set.get()) else {
+            return Ok(());
+        };
+        // It went with its statement, and the one whose place it took went before.
+        client.savepoints.retain(|(other, _)| *other != name);
+        match client.txn.release_savepoint(&name) {
+            Err(Error::NotFound(_)) => Ok(()),
+            Ok(()) => bug(format!("savepoint {name} outlives its statement")),
+            Err(error) => self.judge("release", &error),
+        }
+    }
+
+    /// One of the client's savepoints, now and then. Later ones are forgotten.
+    fn any_savepoint(&mut self, client: &mut Client) -> Option<(String, usize)> {
+        // Where a fault may stop the rollback the model would not know how far it came.
+        if client.savepoints.is_empty() || self.tolerant || !self.rng.chance(40) {
+            return None;
+        }
+        let at = self.rng.below(client.savepoints.len() as u64) as usize;
+        client.savepoints.truncate(at + 1);
+        client.savepoints.last().cloned()
     }
 }
 
