@@ -167,6 +167,8 @@ mutants! {
         "rows behind a savepoint join a bulk insert that began before it";
     BulkDeleteLeftAfterCrash, "bulk-delete-left-after-crash", Profile("large-transactions"), 120,
         "rows that a bulk delete of a loser has marked stay deleted after a crash";
+    StatementForgetsItWentBack, "statement-forgets-it-went-back", Sim, 60,
+        "a statement that fails is undone to where it began, though it has gone back behind that";
     UndoSkipsFirst, "undo-skips-first", Sim, 60,
         "a rollback leaves the transaction's first change in place";
     MilestoneUndone, "milestone-undone", Sim, 120,

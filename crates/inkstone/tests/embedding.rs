@@ -125,6 +125,64 @@ fn update_with_refuses_a_row_that_its_closure_has_changed() {
     check(&numbers, &txn, &[(1, 2), (2, 3)]);
 }
 
+/// As by `update_with`; and a rollback to a savepoint, which `update_with` did not see either.
+#[test]
+fn a_row_that_the_closure_has_changed_or_restored_is_not_merged() {
+    let db = make(1000);
+    let numbers = numbers(&db);
+    let bytes = db.create_table("bytes", &[]).unwrap();
+    let txn = db.begin(Isolation::RepeatableRead).unwrap();
+    numbers.insert(&txn, &1, &20).unwrap();
+    txn.insert(&bytes, b"1", b"old").unwrap();
+    txn.savepoint("s").unwrap();
+    let refused = |change: &dyn Fn(), left: i64| {
+        let merged = numbers.merge(&txn, &1, |n| {
+            change();
+            n.unwrap() + 1
+        });
+        assert!(matches!(merged, Err(Error::TransactionState(_))));
+        check(&numbers, &txn, &[(1, left)]);
+    };
+    let go_back = || txn.rollback_to_savepoint("s").unwrap();
+    refused(&|| numbers.update(&txn, &1, &50).unwrap(), 20);
+    refused(&|| assert!(numbers.delete(&txn, &1).unwrap()), 20);
+    refused(&|| numbers.merge(&txn, &1, |n| n.unwrap() + 5).unwrap(), 20);
+    numbers.update(&txn, &1, &25).unwrap();
+    refused(&go_back, 20);
+    numbers.update(&txn, &1, &25).unwrap();
+    let updated = numbers.update_with(&txn, &1, |n| {
+        go_back();
+        *n += 5;
+    });
+    assert!(matches!(updated, Err(Error::TransactionState(_))));
+    check(&numbers, &txn, &[(1, 20)]);
+    // Other rows are its own affair, as with `update_with`.
+    let mut first = true;
+    let merged = numbers.merge(&txn, &2, |n| {
+        if std::mem::take(&mut first) {
+            numbers.insert(&txn, &3, &10).unwrap();
+        }
+        n.unwrap_or(0) + 10
+    });
+    merged.unwrap();
+    check(&numbers, &txn, &[(1, 20), (2, 10), (3, 10)]);
+
+    let changes: [&dyn Fn(); 3] = [
+        &|| drop(txn.upsert(&bytes, b"1", b"inner").unwrap()),
+        &|| drop(txn.delete(&bytes, b"1").unwrap()),
+        &|| drop(txn.delete_range(&bytes, ..).unwrap()),
+    ];
+    for change in changes {
+        let merged = txn.merge(&bytes, b"1", |old| {
+            change();
+            [old.unwrap(), b"+"].concat()
+        });
+        assert!(matches!(merged, Err(Error::TransactionState(_))));
+        let value = txn.get(&bytes, b"1").unwrap();
+        assert_eq!(value.as_deref(), Some(&b"old"[..]));
+    }
+}
+
 /// P5 of 2026-11-22: it succeeded, and so did the commit of the rows that were gone.
 #[test]
 fn p5_a_table_is_not_dropped_beside_uncommitted_changes() {

@@ -257,6 +257,24 @@ fn compaction_moves_parts() {
     }
 }
 
+/// Each of them took a page of its own: 16 MB for 200 KB.
+#[test]
+fn many_short_parts_take_no_page_each() {
+    let vfs = SimVfs::new(1);
+    let db = open_sim(&vfs, small()).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    let before = allocated(&db, &table);
+    let value = noise(1, 200_000);
+    let parts: Vec<_> = (0..2000).map(|n| n * 100..n * 100 + 100).collect();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    put(&txn, &table, 1, &(value.clone(), parts));
+    txn.commit().unwrap();
+    let pages = allocated(&db, &table) - before;
+    let least = (value.len() as u64).div_ceil(db.options().page_size);
+    assert!(pages <= 2 * least + 9, "{pages} pages, of {least}");
+    assert!(get(&db, &table, 1) == Some(value));
+}
+
 #[test]
 fn parts_out_of_order_are_refused() {
     let vfs = SimVfs::new(1);

@@ -518,3 +518,87 @@ fn a_void_mark_undoes_nothing() {
         assert_eq!(txn.range(&table, ..).unwrap().count(), 10);
     }
 }
+
+/// What a statement does that goes back to a savepoint set before it, and then changes more.
+fn goes_back_and_on(txn: &Transaction, table: &Table, changes: u64) -> inkstone::Result<()> {
+    txn.rollback_to_savepoint("s")?;
+    for n in 0..changes {
+        txn.insert(table, &key(100 + n), &val(n))?;
+    }
+    Err(Error::TransactionState("told to fail"))
+}
+
+/// With fewer changes than it had undone they stayed; with more the whole transaction was undone,
+/// and went on.
+#[test]
+fn a_failing_statement_that_went_back_behind_its_beginning_leaves_nothing() {
+    within(60, || {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(&dir);
+        for (undone, changes) in [(1, 0), (1, 1), (1, 2), (2, 1), (3, 50)] {
+            let name = format!("{undone} and {changes}");
+            let table = db.create_table(&name, &[]).unwrap();
+            let txn = db.begin(RepeatableRead).unwrap();
+            txn.insert(&table, &key(1), &val(1)).unwrap();
+            txn.savepoint("s").unwrap();
+            let undo_some = || {
+                for n in 0..undone {
+                    txn.insert(&table, &key(10 + n), &val(n)).unwrap();
+                }
+            };
+            let is_as_at_the_savepoint = |how: &str| {
+                assert_eq!(all(&txn, &table), [(1, 1)], "{name}, {how}");
+            };
+            undo_some();
+            let failed = txn.statement(|txn| goes_back_and_on(txn, &table, changes));
+            assert!(failed.is_err());
+            is_as_at_the_savepoint("a closure");
+            undo_some();
+            let failed = txn.statement(|txn| {
+                let inner = txn.statement(|txn| goes_back_and_on(txn, &table, changes));
+                assert!(inner.is_err());
+                txn.insert(&table, &key(7), &val(7))?;
+                inner
+            });
+            assert!(failed.is_err());
+            is_as_at_the_savepoint("two closures");
+            undo_some();
+            txn.begin_statement().unwrap();
+            goes_back_and_on(&txn, &table, changes).unwrap_err();
+            txn.rollback_statement().unwrap();
+            is_as_at_the_savepoint("a statement with a beginning and an end");
+            txn.end_statement().unwrap();
+            txn.insert(&table, &key(2), &val(2)).unwrap();
+            txn.commit().unwrap();
+            assert_eq!(rows(&db, &table), [(1, 1), (2, 2)], "{name}");
+        }
+    });
+}
+
+/// It stayed, in the place of the other, and to go back to it undid the whole transaction.
+#[test]
+fn a_savepoint_that_a_failing_statement_set_anew_is_gone() {
+    within(60, || {
+        let dir = tempfile::tempdir().unwrap();
+        let db = open(&dir);
+        let table = db.create_table("t", &[]).unwrap();
+        let txn = db.begin(RepeatableRead).unwrap();
+        txn.savepoint("other").unwrap();
+        txn.insert(&table, &key(1), &val(1)).unwrap();
+        txn.savepoint("s").unwrap();
+        let failed = txn.statement(|txn| -> inkstone::Result<()> {
+            txn.insert(&table, &key(2), &val(2))?;
+            txn.savepoint("s")?;
+            txn.insert(&table, &key(3), &val(3))?;
+            Err(Error::TransactionState("told to fail"))
+        });
+        assert!(failed.is_err());
+        txn.insert(&table, &key(4), &val(4)).unwrap();
+        let gone = txn.rollback_to_savepoint("s");
+        assert!(matches!(gone, Err(Error::NotFound(_))), "{gone:?}");
+        assert_eq!(all(&txn, &table), [(1, 1), (4, 4)]);
+        txn.rollback_to_savepoint("other").unwrap();
+        assert_eq!(all(&txn, &table), []);
+        txn.commit().unwrap();
+    });
+}

@@ -176,6 +176,10 @@ pub const SOMETIMES: &[(&str, &str)] = &[
         "bulk inserts undone after a crash",
         "such rows were removed by the rollback of a loser that a power loss or a kill had left",
     ),
+    (
+        "failing statements that went back",
+        "a statement that fails began with a rollback to a savepoint set before it",
+    ),
     ("range deletes", "a statement deleted all rows of a range"),
     (
         "ranges of many rows deleted",

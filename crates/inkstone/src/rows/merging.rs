@@ -13,6 +13,10 @@ use crate::sync::thread;
 use crate::txn::transaction::Transaction;
 use crate::{Error, Result};
 
+/// What it wrote was combined from a value that is no longer the row's.
+pub(crate) const CHANGED_BY_COMBINE: &str =
+    "merging into a row that the function which combines has changed itself";
+
 impl Transaction {
     /// Gives `combine` the newest committed value of a row (`None`: there is no row) and makes what
     /// it returns the row's value. The row is locked first, and stays locked until the transaction
@@ -25,7 +29,9 @@ impl Transaction {
     /// that it reads beside are those of its snapshot.
     ///
     /// Waits and fails as [`insert`](Self::insert) does. `combine` is called again where a row has
-    /// come between the look at it and the write.
+    /// come between the look at it and the write. It may use the transaction, but for this row:
+    /// [`Error::TransactionState`] if it has changed, deleted or restored it, and nothing of it is
+    /// kept.
     ///
     /// ```
     /// # use inkstone::{Database, Error, Isolation, Options};
@@ -55,8 +61,13 @@ impl Transaction {
         self.statement(|txn| {
             loop {
                 let (mode, wait) = (LockMode::Exclusive, Wait::Timeout);
-                let old = txn.passing_over(|| txn.get_locking(tree, key, mode, wait))?;
+                let read = || txn.passing_over(|| txn.get_locking(tree, key, mode, wait));
+                let old = read()?;
+                let before = txn.progress()?;
                 let new = combine(old.as_deref());
+                if txn.progress()? != before && read()? != old {
+                    return Err(Error::TransactionState(CHANGED_BY_COMBINE));
+                }
                 let written = txn.passing_over(|| match &old {
                     Some(_) => txn.update(tree, key, &new),
                     None => txn.insert_or_lock(tree, key, &new, mode),

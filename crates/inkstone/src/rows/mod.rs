@@ -23,7 +23,7 @@ mod bulk_delete;
 mod change;
 mod compact;
 mod dropped;
-mod merging;
+pub(crate) mod merging;
 mod overflow;
 mod parts;
 pub mod purge;

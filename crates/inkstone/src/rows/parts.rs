@@ -1,7 +1,7 @@
 //! Values with parts that may leave the row: of a value that does not fit its leaf only the longest
 //! parts go to chains of pages, one each, until the rest fits
 //! ([`inkstone_format::overflow::LongValue`]). A value without parts, or one whose rest is still
-//! too long, lies in one chain as a whole.
+//! too long, lies in one chain as a whole; so does one whose parts would take many more pages.
 //!
 //! # Chains that are kept
 //!
@@ -23,7 +23,8 @@ use crate::txn::transaction::Transaction;
 use crate::{Error, Result};
 use inkstone_format::PageNo;
 use inkstone_format::overflow::{
-    LongValue, PART_LEN, PARTS_HEAD_LEN, Part, VALUE_LEN_MAX, cell_with_parts, reference,
+    LongValue, PART_LEN, PARTS_HEAD_LEN, Part, VALUE_LEN_MAX, bytes_per_page, cell_with_parts,
+    reference,
 };
 use inkstone_format::tree_page::{CELL_OVERFLOW, TreePage, is_inline};
 use std::ops::Range;
@@ -60,7 +61,11 @@ pub(crate) fn parts_of(value: &LongValue<'_>) -> Vec<Range<usize>> {
     parts
 }
 
-/// Which parts leave a value, in its order; none: they do not help, it leaves as a whole.
+/// Pages that parts may take beside twice what the value would take as a whole.
+const SPARE_PAGES: usize = 8;
+
+/// Which parts leave a value, in its order; none: it leaves as a whole, as they do not help, or
+/// are so short that their pages would be mostly empty.
 fn leaving(
     page_size: usize,
     key: usize,
@@ -69,11 +74,14 @@ fn leaving(
 ) -> Vec<Range<usize>> {
     let mut longest_first: Vec<&Range<usize>> = parts.iter().collect();
     longest_first.sort_by_key(|part| std::cmp::Reverse(part.len()));
+    let pages = |length: usize| length.div_ceil(bytes_per_page(page_size));
+    let mut pages_left = 2 * pages(value) + SPARE_PAGES;
     let (mut left, mut leaving) = (value + PARTS_HEAD_LEN, Vec::new());
     for part in longest_first {
-        if part.len() <= PART_LEN {
+        if part.len() <= PART_LEN || pages(part.len()) > pages_left {
             break;
         }
+        pages_left -= pages(part.len());
         left = left - part.len() + PART_LEN;
         leaving.push(part.clone());
         if is_inline(page_size, key, left) {
@@ -92,7 +100,9 @@ fn leaving(
 impl Transaction {
     /// As [`insert`](Self::insert). If the row is too long for its page the longest of `parts`, as
     /// many as must, go to pages of their own; the others stay, and are read without them
-    /// ([`get_slice`](Self::get_slice)). Parts are ranges of the value, in its order, which do not
+    /// ([`get_slice`](Self::get_slice)). Where that would take many more pages than the value as a
+    /// whole (more than twice as many and 8), as parts are short, the whole value goes to pages
+    /// together. Parts are ranges of the value, in its order, which do not
     /// overlap: [`Error::InvalidOption`] otherwise.
     pub fn insert_with_parts(
         &self,

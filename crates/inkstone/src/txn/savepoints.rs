@@ -1,6 +1,10 @@
 //! Statements, marks and savepoints: places in a transaction to which it can be undone.
 //!
 //! A statement that panics leaves nothing. Tested by `a_statement_that_panics_leaves_nothing`.
+//!
+//! A statement may go back behind its own beginning, to a savepoint or mark that was set before it.
+//! From then on it begins there: the version that was the last one when it began is undone, and
+//! what is undone is never met on the way back. Checked by `Inner::check_active`.
 
 use crate::mutants::{self, Mutant};
 use crate::paranoid::paranoid;
@@ -44,6 +48,16 @@ impl Mark {
 #[derive(Clone, Debug)]
 pub(crate) struct Savepoint {
     name: String,
+    number: u64,
+    pub place: Place,
+}
+
+/// A statement that is a closure, and goes on.
+#[derive(Clone, Debug)]
+pub(crate) struct ClosureStatement {
+    /// Savepoints that it sets have a higher one.
+    number: u64,
+    /// Where it began, or has gone back to since.
     pub place: Place,
 }
 
@@ -81,16 +95,48 @@ impl Inner {
             undo_log_bytes: self.promise.need(),
         }
     }
+
+    /// Savepoints and closures have one row of numbers: the later one has the higher.
+    fn new_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    fn begin_closure(&mut self) -> u64 {
+        let (number, place) = (self.new_number(), self.place());
+        self.closures.push(ClosureStatement { number, place });
+        number
+    }
+
+    /// Where it began, or has gone back to since.
+    fn end_closure(&mut self, number: u64) -> Option<Place> {
+        let at = self.closures.iter().rposition(|c| c.number == number);
+        paranoid!(at.is_some(), "closure {number} is not going on");
+        at.map(|at| self.closures.remove(at).place)
+    }
+
+    /// Statements that began behind a place which is gone back to begin there from now on.
+    fn go_back(&mut self, to: Place) {
+        if mutants::on(Mutant::StatementForgetsItWentBack) {
+            return;
+        }
+        let closures = self.closures.iter_mut().map(|closure| &mut closure.place);
+        for place in closures.chain(&mut self.statement) {
+            if place.undo_count > to.undo_count {
+                *place = to;
+            }
+        }
+    }
 }
 
 impl Transaction {
     /// Undoes what was done since `place`. If that fails, the whole transaction is rolled back, as
     /// soon as that can be: it may not commit half a statement.
     pub(crate) fn undo_to(&self, inner: &mut Inner, place: Place) -> Result<()> {
-        // The statement may have gone back behind the place itself.
         if inner.undo_count <= place.undo_count {
             return Ok(());
         }
+        inner.go_back(place);
         let undone = crate::txn::rollback::undo_until(
             &self.core,
             &self.shared,
@@ -134,8 +180,10 @@ impl Transaction {
             before.is_none_or(|before| before.place.undo_count <= place.undo_count),
             "savepoint {name} is set in front of {before:?}"
         );
+        let number = inner.new_number();
         inner.savepoints.push(Savepoint {
             name: name.to_owned(),
+            number,
             place,
         });
         Ok(())
@@ -220,7 +268,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Undoes what the statement has changed, and forgets savepoints that it set. It goes on.
+    /// Undoes what the statement has changed, and forgets savepoints that it set. It goes on. If it
+    /// has gone back behind its beginning, it goes on from there.
     /// [`Error::TransactionState`] if there is none.
     pub fn rollback_statement(&self) -> Result<()> {
         let mut inner = self.active()?;
@@ -266,22 +315,25 @@ impl Transaction {
     }
 
     /// Runs a statement of several changes: if it fails or panics, its changes are undone,
-    /// savepoints that it set are forgotten, and the transaction goes on.
+    /// savepoints that it set are forgotten, and the transaction goes on. If it has gone back to a
+    /// savepoint or mark that was set before it, the transaction goes on from there.
     pub fn statement<T>(&self, f: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let mut undone_in_a_panic = {
-            let mut inner = self.active()?;
-            UndoneWhenDropped {
-                transaction: Some(self),
-                place: inner.place(),
-                savepoints: inner.savepoints.len(),
-            }
+        let mut closure = UndoneWhenDropped {
+            number: self.active()?.begin_closure(),
+            transaction: Some(self),
         };
         let result = f(self);
-        if result.is_err() {
-            undone_in_a_panic.undo()?;
+        match &result {
+            Ok(_) => closure.end(),
+            Err(_) => closure.undo()?,
         }
-        undone_in_a_panic.transaction = None;
         result
+    }
+
+    /// How far it has come: equal numbers mean that it has neither changed nor undone anything.
+    pub(crate) fn progress(&self) -> Result<(u64, u64)> {
+        let inner = self.active()?;
+        Ok((self.changes(), inner.undo_count))
     }
 }
 
@@ -289,25 +341,30 @@ impl Transaction {
 /// and commit, and must not commit half of it.
 struct UndoneWhenDropped<'t> {
     transaction: Option<&'t Transaction>,
-    place: Place,
-    savepoints: usize,
+    number: u64,
 }
 
 impl UndoneWhenDropped<'_> {
+    fn end(&mut self) {
+        if let Some(transaction) = self.transaction.take() {
+            transaction.shared.inner.lock().end_closure(self.number);
+        }
+    }
+
     fn undo(&mut self) -> Result<()> {
         let Some(transaction) = self.transaction.take() else {
             return Ok(());
         };
         let mut inner = transaction.shared.inner.lock();
-        if inner.phase != Phase::Active {
+        let place = inner.end_closure(self.number);
+        let Some(place) = place.filter(|_| inner.phase == Phase::Active) else {
             return Ok(());
-        }
-        inner.savepoints.truncate(self.savepoints);
-        transaction.undo_to(&mut inner, self.place)?;
+        };
+        inner.savepoints.retain(|s| s.number < self.number);
+        transaction.undo_to(&mut inner, place)?;
         paranoid!(
-            inner.undo_count <= self.place.undo_count,
-            "a statement that began at {:?} is undone, and {} changes are left",
-            self.place,
+            inner.undo_count <= place.undo_count,
+            "a statement that began at {place:?} is undone, and {} changes are left",
             inner.undo_count
         );
         Ok(())
@@ -318,8 +375,8 @@ impl Drop for UndoneWhenDropped<'_> {
     fn drop(&mut self) {
         paranoid!(
             self.transaction.is_none() || crate::sync::thread::panicking(),
-            "the statement that began at {:?} has neither failed nor ended",
-            self.place
+            "statement {} has neither failed nor ended",
+            self.number
         );
         // A failure is purge's to mend, or has poisoned the engine.
         let _ = self.undo();

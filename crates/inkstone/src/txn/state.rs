@@ -11,7 +11,7 @@ use crate::sync::{Mutex, OnceLock};
 use crate::txn::core::Core;
 use crate::txn::left_out::LeftOut;
 use crate::txn::promise::LogPromise;
-use crate::txn::savepoints::{Place, Savepoint};
+use crate::txn::savepoints::{ClosureStatement, Place, Savepoint};
 use crate::txn::undo_place::{HandedOver, UndoPlace};
 use inkstone_format::record::{CONTEXT_CHAIN_MAX, Context, LoggedVersion, TrxRef};
 use inkstone_format::{Lsn, PageNo, SpaceId, TreeId, VersionAddress};
@@ -95,6 +95,10 @@ pub(crate) struct Inner {
     pub savepoints: Vec<Savepoint>,
     /// Where the statement that goes on began. At read committed `snapshot` is that statement's.
     pub statement: Option<Place>,
+    /// Statements that are closures and go on, one within the other.
+    pub closures: Vec<ClosureStatement>,
+    /// The latest number of a savepoint or closure.
+    pub numbers: u64,
     /// Tables whose statement lock it has.
     pub statement_locks: Vec<SpaceId>,
     /// Trees of which a bulk insert is going on: until the next place to go back to.
@@ -137,6 +141,8 @@ impl Inner {
             context_from: Lsn(0),
             savepoints: Vec::new(),
             statement: None,
+            closures: Vec::new(),
+            numbers: 0,
             statement_locks: Vec::new(),
             bulks: Vec::new(),
             left_out: LeftOut::default(),
@@ -203,6 +209,14 @@ impl Inner {
             "{} changes to undo, and no version",
             self.undo_count
         );
+        let closure = self.closures.last().map(|closure| closure.place);
+        for place in self.statement.into_iter().chain(closure) {
+            paranoid!(
+                place.undo_count <= self.undo_count,
+                "{} changes to undo, and a statement that began at {place:?}",
+                self.undo_count
+            );
+        }
         paranoid!(
             self.undo_last == VersionAddress(0) || !self.touched.is_empty(),
             "version {} in no segment",

@@ -9,6 +9,7 @@ use crate::debug::debug_as;
 use crate::locks::LockMode;
 use crate::options::Durability;
 use crate::paranoid::paranoid;
+use crate::rows::merging::CHANGED_BY_COMBINE;
 use crate::rows::{Cursor, Table, TableTree, TreeRef, Wait};
 use crate::txn::Transaction;
 use crate::{Error, Result};
@@ -184,8 +185,8 @@ impl<K: Key, V: Field> TypedTable<K, V> {
 
     /// Locks a row, has `change` change its value, and writes that: no other transaction's change
     /// comes in between. What `change` returns; [`Error::RowNotFound`] if there is no row. `change`
-    /// may use the transaction, but for this row: [`Error::TransactionState`] if it has changed or
-    /// deleted it, and nothing of it is kept.
+    /// may use the transaction, but for this row: [`Error::TransactionState`] if it has changed,
+    /// deleted or restored it, and nothing of it is kept.
     ///
     /// ```
     /// # use inkstone::typed::TypedTable;
@@ -215,9 +216,9 @@ impl<K: Key, V: Field> TypedTable<K, V> {
             let stored = stored.ok_or_else(|| self.table.tree_ref().missing())?;
             let mut value = self.decode(&stored)?;
             let old = self.entries(key, &value);
-            let changes = txn.changes();
+            let before = txn.progress()?;
             let result = change(&mut value);
-            if txn.changes() != changes && self.lock_stored(txn, key)? != Some(stored) {
+            if txn.progress()? != before && self.lock_stored(txn, key)? != Some(stored) {
                 return Err(Error::TransactionState(
                     "changing a row by update_with, whose closure has changed that row itself",
                 ));
@@ -230,7 +231,7 @@ impl<K: Key, V: Field> TypedTable<K, V> {
     /// Gives `combine` the newest committed value of a row (`None`: there is no row), and makes
     /// what it returns the row's value: as [`Transaction::merge`], for changes that come to the
     /// same in any order. At repeatable read what others have changed since the snapshot is no
-    /// conflict.
+    /// conflict. `combine` may use the transaction, but for this row, as there.
     ///
     /// ```
     /// # use inkstone::typed::TypedTable;
@@ -256,17 +257,23 @@ impl<K: Key, V: Field> TypedTable<K, V> {
     ) -> Result<()> {
         txn.statement(|txn| {
             loop {
-                let stored = txn.passing_over(|| self.lock_stored(txn, key))?;
-                let old = stored.map(|stored| self.decode(&stored)).transpose()?;
+                let read = || txn.passing_over(|| self.lock_stored(txn, key));
+                let stored = read()?;
+                let old = stored.as_ref().map(|stored| self.decode(stored));
+                let old = old.transpose()?;
                 let entries = old.as_ref().map(|old| self.entries(key, old));
+                let before = txn.progress()?;
                 let value = combine(old);
+                if txn.progress()? != before && read()? != stored {
+                    return Err(Error::TransactionState(CHANGED_BY_COMBINE));
+                }
                 let written = txn.passing_over(|| match &entries {
                     Some(entries) => self.replace(txn, key, entries, &value),
                     None => self.insert(txn, key, &value),
                 });
                 let has_come = entries.is_none()
                     && matches!(written, Err(Error::DuplicateKey { .. }))
-                    && txn.passing_over(|| self.lock_stored(txn, key))?.is_some();
+                    && read()?.is_some();
                 if !has_come {
                     return written;
                 }

@@ -38,6 +38,8 @@ pub(super) struct World {
     pub interrupts: Vec<Interrupt>,
     /// Statements that were interrupted.
     pub interrupted: AtomicU64,
+    pub merges: AtomicU64,
+    pub range_deletes: AtomicU64,
     /// A client has found something wrong: the others need not go on.
     pub over: AtomicBool,
 }
@@ -87,6 +89,8 @@ struct Running {
     void: Option<Mark>,
     /// Rows that a scan found.
     rows: Vec<Key>,
+    /// It only merges, and reads nothing but what it has merged: see [`Client::merge`].
+    only_merges: bool,
 }
 
 impl Running {
@@ -161,6 +165,7 @@ impl Client<'_> {
             savepoint: false,
             void: None,
             rows: Vec::new(),
+            only_merges: level == Isolation::RepeatableRead && self.rng.chance(20),
         };
         let steps = if self.rng.chance(4) {
             self.rng.from_to(15, 40)
@@ -273,6 +278,13 @@ impl Client<'_> {
     }
 
     fn step(&mut self, running: &mut Running) -> Done {
+        if running.only_merges {
+            return match self.rng.below(8) {
+                0 => self.savepoint(running),
+                1 => self.read_merged(running),
+                _ => self.merge(running),
+            };
+        }
         match self.rng.below(self.world.shape.total()) {
             dice if dice < self.world.shape.lists => self.list(running),
             dice if dice < self.world.shape.lists + self.world.shape.registers => {
@@ -332,6 +344,9 @@ impl Client<'_> {
                 let wait = self.wait();
                 running.txn.get_locking(self.table, &bytes, mode, wait)?
             }
+            None if self.rng.chance(30) => {
+                running.txn.get_slice(self.table, &bytes, 0..u64::MAX)?
+            }
             None => running.txn.get(self.table, &bytes)?,
         };
         let value = decoded(key, found.as_deref())?;
@@ -352,13 +367,17 @@ impl Client<'_> {
         let padding = self.rng.pick(&self.world.shape.paddings) as usize;
         let (key_bytes, bytes) = (key_bytes(key), value_bytes(&value, padding));
         let (txn, table) = (&running.txn, self.table);
+        let parts = match self.rng.below(3) {
+            0 => parts_of(&bytes),
+            _ => Vec::new(),
+        };
         match (exists, self.rng.below(10)) {
             // It would pass over a row that came after this transaction saw none.
             (false, _) if running.level == Isolation::ReadCommitted => {
-                txn.insert(table, &key_bytes, &bytes)?;
+                txn.insert_with_parts(table, &key_bytes, &bytes, &parts)?;
             }
-            (_, 0..3) => drop(txn.upsert(table, &key_bytes, &bytes)?),
-            (false, _) => txn.insert(table, &key_bytes, &bytes)?,
+            (_, 0..3) => drop(txn.upsert_with_parts(table, &key_bytes, &bytes, &parts)?),
+            (false, _) => txn.insert_with_parts(table, &key_bytes, &bytes, &parts)?,
             // No other transaction may see it gone.
             (true, 3) => {
                 if !txn.delete(table, &key_bytes)? {
@@ -371,7 +390,7 @@ impl Client<'_> {
                 }
                 inserted.map_err(|error| self.unexpected("an insert after a delete", error))?;
             }
-            (true, _) => txn.update(table, &key_bytes, &bytes)?,
+            (true, _) => txn.update_with_parts(table, &key_bytes, &bytes, &parts)?,
         }
         running.note(at, Action::Write { key, value });
         Ok(())
@@ -401,6 +420,9 @@ impl Client<'_> {
             let lock = self.lock_mode(15);
             return self.read(running, key, lock).map(drop);
         }
+        if running.level != Isolation::RepeatableRead && self.rng.chance(25) {
+            return self.merge(running);
+        }
         let lock = running.level == Isolation::ReadCommitted || self.rng.chance(30);
         let mut value = self.read(running, key, lock.then_some(LockMode::Exclusive))?;
         let exists = !value.is_empty();
@@ -411,6 +433,61 @@ impl Client<'_> {
         value.push(self.world.new_element());
         self.pause();
         self.write(running, key, value, exists)
+    }
+
+    /// Appends to a list without having read it.
+    ///
+    /// At repeatable read a merge passes over changes that are newer than the snapshot, and so may
+    /// a read beside it not be repeatable with what was merged. A transaction that merges there
+    /// reads nothing that it has not merged, and what the merge saw is no read of its.
+    fn merge(&mut self, running: &mut Running) -> Done {
+        let at = self.world.tick();
+        let first = self.world.lists.load(Ordering::Relaxed);
+        let key = Key::List(first + self.rng.below(u64::from(LISTS)) as u32);
+        let element = self.world.new_element();
+        let padding = self.rng.pick(&self.world.shape.paddings) as usize;
+        let mut seen = Ok(Value::new());
+        let merge = running.txn.merge(self.table, &key_bytes(key), |old| {
+            seen = decoded(key, old);
+            let mut value = seen.as_ref().map_or_else(|_| Value::new(), Value::clone);
+            value.push(element);
+            value_bytes(&value, padding)
+        });
+        merge?;
+        let mut value = seen?;
+        self.world.merges.fetch_add(1, Ordering::Relaxed);
+        if running.level != Isolation::RepeatableRead {
+            let action = Action::Read {
+                key,
+                value: value.clone(),
+                locking: !value.is_empty() || running.level != Isolation::ReadCommitted,
+            };
+            running.note(at, action);
+        }
+        if value.len() >= LIST_LENGTH_MAX {
+            let lists = &self.world.lists;
+            let _ = lists.compare_exchange(first, first + 1, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        value.push(element);
+        running.note(at, Action::Write { key, value });
+        Ok(())
+    }
+
+    /// Reads what the transaction has merged, and not undone.
+    fn read_merged(&mut self, running: &mut Running) -> Done {
+        let ops = running.ops.iter().rev();
+        let kept = ops.take_while(|op| !matches!(op.action, Action::RollBack));
+        let merged: Vec<Key> = kept
+            .filter_map(|op| match op.action {
+                Action::Write { key, .. } => Some(key),
+                _ => None,
+            })
+            .collect();
+        if merged.is_empty() {
+            return Ok(());
+        }
+        let key = merged[self.rng.below(merged.len() as u64) as usize];
+        self.read(running, key, None).map(drop)
     }
 
     /// Reads a register, or writes it, having read it or not.
@@ -497,7 +574,11 @@ impl Client<'_> {
         self.pause();
         match self.rng.below(10) {
             0..5 => Ok(()),
+            _ if running.rows.len() > 2 * ROWS && self.rng.chance(60) => {
+                self.delete_range(running, range)
+            }
             _ if running.rows.len() > ROWS => self.delete(running),
+            5 if self.rng.chance(30) => self.delete_range(running, range),
             5 => self.insert_many(running, range),
             6 | 7 => self.insert(running, range),
             8 => self.insert(running, (range + 1) % ROW_RANGES as u32),
@@ -512,7 +593,9 @@ impl Client<'_> {
 
     fn insert_many(&mut self, running: &mut Running, range: u32) -> Done {
         let at = self.world.tick();
-        let count = self.rng.from_to(2, 4);
+        // So many that a delete of the range gives them one version.
+        let many = self.rng.chance(20) && running.rows.len() <= ROWS;
+        let count = if many { 24 } else { self.rng.from_to(2, 4) };
         let ids: Vec<u64> = (0..count).map(|_| self.world.new_element()).collect();
         let padding = self.rng.pick(&self.world.shape.paddings) as usize;
         let mut rows: Vec<_> = ids
@@ -528,6 +611,42 @@ impl Client<'_> {
         running.txn.insert_many(self.table, rows)?;
         for id in ids {
             let (key, value) = (Key::Row { range, id }, vec![id]);
+            running.note(at, Action::Write { key, value });
+        }
+        Ok(())
+    }
+
+    /// Deletes all rows of a range, which it has locked before to know them.
+    fn delete_range(&mut self, running: &mut Running, range: u32) -> Done {
+        let (low, high) = range_bytes(Range::Rows(range));
+        let (low, high) = (&low[..], &high[..]);
+        let at = self.world.tick();
+        let (mode, wait) = (LockMode::Exclusive, Wait::Timeout);
+        let rows = running
+            .txn
+            .range_locking(self.table, low..high, mode, wait)?;
+        let found = state(&rows.collect::<Result<Vec<_>, _>>()?)?;
+        running.rows = found.keys().copied().collect();
+        let (range, kind) = (Range::Rows(range), ScanKind::Locking);
+        let keys = running.rows.clone();
+        running.note(at, Action::Scan { range, found, kind });
+        self.pause();
+        let at = self.world.tick();
+        let mark = running.txn.mark()?;
+        let deleted = running.txn.delete_range(self.table, low..high)?;
+        if deleted != keys.len() as u64 {
+            // Read committed locks no row that is not there, so more may have come since.
+            if running.level != Isolation::ReadCommitted || deleted < keys.len() as u64 {
+                let text = format!("{} rows were locked, and {deleted} deleted", keys.len());
+                return Err(Stop::Wrong(text));
+            }
+            running.txn.rollback_to_mark(mark)?;
+            return Ok(());
+        }
+        self.world.range_deletes.fetch_add(1, Ordering::Relaxed);
+        running.rows.clear();
+        for key in keys {
+            let value = Value::new();
             running.note(at, Action::Write { key, value });
         }
         Ok(())
@@ -564,6 +683,12 @@ impl Client<'_> {
         }
         Ok(())
     }
+}
+
+/// What may leave a row: two parts of its value.
+fn parts_of(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let third = bytes.len() / 3;
+    vec![4.min(third)..third, 2 * third..bytes.len()]
 }
 
 fn decoded(key: Key, bytes: Option<&[u8]>) -> Done<Value> {

@@ -151,6 +151,8 @@ pub fn run(plan: Plan) -> (Tally, Result<(), String>) {
         shape: Shape::random(&mut rng),
         interrupts: (0..plan.clients).map(|_| Interrupt::new()).collect(),
         interrupted: AtomicU64::new(0),
+        merges: AtomicU64::new(0),
+        range_deletes: AtomicU64::new(0),
         plan,
         clock: AtomicU64::new(0),
         element: AtomicU64::new(0),
@@ -168,6 +170,12 @@ pub fn run(plan: Plan) -> (Tally, Result<(), String>) {
     let result = run.lives();
     let interrupted = run.world.interrupted.load(Ordering::Relaxed);
     run.tally.marks.add("statements interrupted", interrupted);
+    for (name, count) in [
+        ("merges", &run.world.merges),
+        ("range deletes", &run.world.range_deletes),
+    ] {
+        run.tally.marks.add(name, count.load(Ordering::Relaxed));
+    }
     (run.tally, result)
 }
 
