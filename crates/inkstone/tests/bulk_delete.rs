@@ -203,6 +203,8 @@ fn the_range_is_locked() {
     let between = [&key(1000)[..], &[1]].concat();
     let taken = other.insert(&table, &between, b"").unwrap_err();
     assert!(matches!(taken, Error::LockTimeout { .. }), "{taken}");
+    let all = other.delete_range(&table, ..).unwrap_err().to_string();
+    assert!(all.contains("for all keys in tree primary"), "{all}");
     other.update(&table, &key(1900), b"free").unwrap();
     txn.commit().unwrap();
     other.insert(&table, &key(1000), b"free").unwrap();

@@ -523,7 +523,7 @@ fn a_void_mark_undoes_nothing() {
 fn goes_back_and_on(txn: &Transaction, table: &Table, changes: u64) -> inkstone::Result<()> {
     txn.rollback_to_savepoint("s")?;
     for n in 0..changes {
-        txn.insert(table, &key(100 + n), &val(n))?;
+        txn.insert(table, &key(100 + n), &val(5))?;
     }
     Err(Error::TransactionState("told to fail"))
 }
@@ -543,7 +543,7 @@ fn a_failing_statement_that_went_back_behind_its_beginning_leaves_nothing() {
             txn.savepoint("s").unwrap();
             let undo_some = || {
                 for n in 0..undone {
-                    txn.insert(&table, &key(10 + n), &val(n)).unwrap();
+                    txn.insert(&table, &key(10 + n), &val(5)).unwrap();
                 }
             };
             let is_as_at_the_savepoint = |how: &str| {

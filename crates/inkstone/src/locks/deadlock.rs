@@ -174,16 +174,19 @@ fn show_target(target: &LockTarget) -> String {
     use std::ops::Bound::{Excluded, Included, Unbounded};
     match target {
         LockTarget::Row(key) => format!("key {}", show_key(key)),
+        LockTarget::Range(Unbounded, Unbounded) | LockTarget::Gap(Unbounded, Unbounded) => {
+            "all keys".to_owned()
+        }
         LockTarget::Range(low, high) | LockTarget::Gap(low, high) => {
             let low = match low {
                 Included(key) => format!("[{}", show_key(key)),
                 Excluded(key) => format!("({}", show_key(key)),
-                Unbounded => "(".to_owned(),
+                Unbounded => "(..".to_owned(),
             };
             let high = match high {
                 Included(key) => format!("{}]", show_key(key)),
                 Excluded(key) => format!("{})", show_key(key)),
-                Unbounded => ")".to_owned(),
+                Unbounded => "..)".to_owned(),
             };
             format!("keys {low}, {high}")
         }
