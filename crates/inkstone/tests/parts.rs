@@ -257,7 +257,7 @@ fn compaction_moves_parts() {
     }
 }
 
-/// Each of them took a page of its own: 16 MB for 200 KB.
+/// Each of them took a page of its own: 8 MB for 200 KB.
 #[test]
 fn many_short_parts_take_no_page_each() {
     let vfs = SimVfs::new(1);
