@@ -50,6 +50,27 @@ fn what_is_pruned_goes_back() {
     assert_eq!(rows(&db, &table).unwrap(), expected);
 }
 
+/// It was written again in each of eight rounds, each time behind the end and back.
+#[test]
+fn a_value_that_is_longer_than_the_hole_before_it_stays() {
+    let vfs = SimVfs::new(1);
+    let db = open_sim(&vfs, small()).unwrap();
+    let table = db.create_table("t", &[]).unwrap();
+    insert(&db, &table, 0..1, &[1; 300_000]).unwrap();
+    insert(&db, &table, 1..2, &[2; 1_000_000]).unwrap();
+    insert(&db, &table, 2..3, &[3; 100_000]).unwrap();
+    let txn = db.begin(Isolation::ReadCommitted).unwrap();
+    txn.delete(&table, &key(0)).unwrap();
+    txn.commit().unwrap();
+    let before = all_rows(&db, &table);
+    let report = db.compact_table(&table).unwrap();
+    // The last one goes into the hole.
+    assert_eq!(report.long_values_moved, 1, "{report:?}");
+    assert!(report.bytes_after < report.bytes_before, "{report:?}");
+    db.verify_table(&table).unwrap();
+    assert!(all_rows(&db, &table) == before);
+}
+
 /// A snapshot that is older than the deletes reads on; when it is gone the space goes, too.
 #[test]
 fn an_old_snapshot_reads_on() {

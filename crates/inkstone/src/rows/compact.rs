@@ -47,10 +47,16 @@ impl Core {
         Ok((rows.collect(), page.high().map(<[u8]>::to_vec)))
     }
 
-    /// Whether some page of a long value lies at `limit` or behind.
-    pub(crate) fn lies_behind(&self, tree: &Tree, reference: &[u8], limit: PageNo) -> Result<bool> {
+    /// How many pages a long value has, if some of them lie at `limit` or behind.
+    pub(crate) fn pages_if_behind(
+        &self,
+        tree: &Tree,
+        reference: &[u8],
+        limit: PageNo,
+    ) -> Result<Option<u64>> {
         let pages = self.long_value_pages(tree, reference)?;
-        Ok(pages.into_iter().any(|page| page >= limit))
+        let behind = pages.iter().any(|&page| page >= limit);
+        Ok(behind.then_some(pages.len() as u64))
     }
 
     /// Writes the long value of a row again, to the first free pages. Its bytes; `None`: it is

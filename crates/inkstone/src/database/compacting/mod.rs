@@ -85,7 +85,8 @@ impl Database {
     /// What it does is logged and crash-safe, and each page counts against the log as a row does.
     /// Nothing has to be durable for it but that checkpoint. It locks no table. What snapshots
     /// still need stays: deleted rows, and old pages of long values. A row whose long value moves
-    /// is locked for that moment; one that others have locked is left where it is.
+    /// is locked for that moment; one that others have locked is left where it is, and so is a
+    /// value that is longer than all that is free before it.
     ///
     /// ```
     /// # use inkstone::{CompactOptions, Database, Options};
@@ -132,6 +133,8 @@ struct Compaction<'d> {
     steps: u64,
     /// Bytes of pages that were moved.
     moved: u64,
+    /// Free pages before the limit, about: as many as there are pages in use behind it.
+    room: u64,
     report: CompactReport,
 }
 
@@ -161,6 +164,7 @@ impl<'d> Compaction<'d> {
             begun: Instant::now(),
             steps: 0,
             moved: 0,
+            room: 0,
             report,
         }
     }
@@ -336,6 +340,7 @@ impl<'d> Compaction<'d> {
     /// Moves pages of trees that lie at `limit` or behind, from the last one on. `long`: whether
     /// long values lie there.
     fn move_pages(&mut self, limit: PageNo, long: &mut bool) -> Flow {
+        self.room = 0;
         let mut end = PageNo(u32::MAX);
         while let Some(page) = self.space.last_allocated_before(end)? {
             paranoid!(page < end, "page {page} is the last one before page {end}");
@@ -356,12 +361,18 @@ impl<'d> Compaction<'d> {
                             self.report.pages_moved += 1;
                             self.count_moved(1);
                         }
-                        Some(Moving::Full) => break,
-                        Some(Moving::Left) | None => {}
+                        Some(Moving::Full) => {
+                            self.room = 0;
+                            break;
+                        }
+                        Some(Moving::Left) | None => self.room += 1,
                     }
                 }
-                Behind::LongValue => *long = true,
-                Behind::Other => {}
+                Behind::LongValue => {
+                    *long = true;
+                    self.room += 1;
+                }
+                Behind::Other => self.room += 1,
             }
         }
         Ok(GO_ON)
@@ -410,18 +421,24 @@ impl<'d> Compaction<'d> {
                 if self.step()?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
+                let room = self.room;
                 let written = self.with_tree(id, |tree| {
-                    let behind = core.lies_behind(tree, &reference, limit);
                     // What cannot be read may have been freed meanwhile; else this finds it again.
-                    if behind.unwrap_or(true) {
-                        core.store_again(tree, &key)
-                    } else {
-                        Ok(None)
+                    let pages = core.pages_if_behind(tree, &reference, limit);
+                    match pages.unwrap_or(Some(0)) {
+                        // One that does not fit before the limit would end behind it once more, and
+                        // leave the room that it came from: each round would only write it again.
+                        Some(pages) if pages <= room => {
+                            let bytes = core.store_again(tree, &key)?;
+                            Ok(bytes.map(|bytes| (bytes, pages)))
+                        }
+                        _ => Ok(None),
                     }
                 })?;
-                if let Some(bytes) = written.flatten() {
+                if let Some((bytes, pages)) = written.flatten() {
                     self.report.long_values_moved += 1;
                     self.moved += bytes;
+                    self.room -= pages;
                 }
             }
             from = next;
