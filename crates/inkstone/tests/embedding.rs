@@ -168,9 +168,9 @@ fn a_row_that_the_closure_has_changed_or_restored_is_not_merged() {
     check(&numbers, &txn, &[(1, 20), (2, 10), (3, 10)]);
 
     let changes: [&dyn Fn(); 3] = [
-        &|| drop(txn.upsert(&bytes, b"1", b"inner").unwrap()),
-        &|| drop(txn.delete(&bytes, b"1").unwrap()),
-        &|| drop(txn.delete_range(&bytes, ..).unwrap()),
+        &|| assert!(!txn.upsert(&bytes, b"1", b"inner").unwrap()),
+        &|| assert!(txn.delete(&bytes, b"1").unwrap()),
+        &|| assert_eq!(txn.delete_range(&bytes, ..).unwrap(), 1),
     ];
     for change in changes {
         let merged = txn.merge(&bytes, b"1", |old| {
