@@ -877,6 +877,52 @@ int ink_upsert(const ink_transaction *transaction, const ink_tree *tree, ink_sli
 int ink_delete(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
                bool *deleted, ink_error *error);
 
+/* Parts of values. Of a row that is too long for its page the longest parts that the caller names
+ * go to pages of their own, as many as must. An update compares such a part with the one that the
+ * row has: what is the same is neither written nor logged. Without parts the value goes out as a
+ * whole. */
+
+/* `len` bytes of a value from `at` on. */
+typedef struct ink_part {
+  uint64_t at;
+  uint64_t len;
+} ink_part;
+
+/* In the order of the value; they do not overlap (INK_INVALID). All zeroes: none. */
+typedef struct ink_parts {
+  const ink_part *parts;
+  size_t count;
+} ink_parts;
+
+/* As ink_insert_or_lock, ink_insert_many (`parts`: of each row), ink_update, ink_upsert. */
+int ink_insert_with_parts(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+                          ink_slice value, ink_parts parts, uint32_t duplicate, ink_error *error);
+int ink_insert_many_with_parts(const ink_transaction *transaction, const ink_tree *tree,
+                               const ink_row *rows, const ink_parts *parts, size_t count,
+                               size_t *done, ink_error *error);
+int ink_update_with_parts(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+                          ink_slice value, ink_parts parts, ink_error *error);
+int ink_upsert_with_parts(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+                          ink_slice value, ink_parts parts, bool *inserted, ink_error *error);
+
+/* A row as ink_get reads it, without what lies outside: no page of that is fetched before it is
+ * read. From ink_get_outline; given back by ink_outline_free. Until then it keeps a snapshot; it is
+ * read as long as the transaction goes on. For one thread at a time. */
+typedef struct ink_outline ink_outline;
+
+/* `*outline` NULL: there is no such row. */
+int ink_get_outline(const ink_transaction *transaction, const ink_tree *tree, ink_slice key,
+                    ink_outline **outline, ink_error *error);
+void ink_outline_free(ink_outline *outline);
+/* The bytes that lie in the row, one behind the other, and what of the value is missing between
+ * them. They live as long as the outline. */
+ink_slice ink_outline_inline(const ink_outline *outline);
+ink_parts ink_outline_parts(const ink_outline *outline);
+/* Copies `len` bytes of part number `part`, from its byte `from` on (INK_INVALID: it has not so
+ * many). A long part can be read in pieces: each goes on where the one before has ended. */
+int ink_outline_read(ink_outline *outline, size_t part, uint64_t from, uint8_t *to, size_t len,
+                     ink_error *error);
+
 /* Rows without a transaction of the caller's. */
 
 /* A row of a tree. */
@@ -925,6 +971,8 @@ typedef struct ink_scan {
    * without a lock: see ink_cursor_is_unlocked. At read committed, for statements that look at many
    * rows and want few. */
   bool semi_consistent;
+  /* Without a lock: values come without what lies outside: see ink_cursor_parts. */
+  bool outlines;
 } ink_scan;
 
 /* A place in a range. From ink_cursor_open; given back by ink_cursor_close. */
@@ -947,6 +995,12 @@ int ink_cursor_seek(ink_cursor *cursor, const ink_range *range, const ink_scan *
  * locks more rows than it hands out. After a failure the cursor stands where it stood: after
  * INK_LOCK_TIMEOUT it can be called again. */
 int ink_cursor_fetch(ink_cursor *cursor, ink_row *rows, size_t max, size_t *count, ink_error *error);
+
+/* With `outlines`: as ink_outline_parts and ink_outline_read, of row number `row` of those that were
+ * fetched last. */
+ink_parts ink_cursor_parts(const ink_cursor *cursor, size_t row);
+int ink_cursor_read(ink_cursor *cursor, size_t row, size_t part, uint64_t from, uint8_t *to,
+                    size_t len, ink_error *error);
 
 /* As ink_unlock_row for the row that a locking cursor fetched last, if it was this cursor that
  * locked it. */

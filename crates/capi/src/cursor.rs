@@ -3,6 +3,7 @@
 use crate::catalog::ink_tree;
 use crate::entry::{entry, free};
 use crate::error::{Failure, ink_error};
+use crate::parts::FetchedParts;
 use crate::raw::{self, ink_row, ink_slice};
 use crate::rows::{lock_mode, wait};
 use crate::transaction::{Cell, ink_transaction};
@@ -51,6 +52,7 @@ pub struct ink_scan {
     lock: u32,
     wait: u32,
     semi_consistent: bool,
+    outlines: bool,
 }
 
 enum Kind {
@@ -63,6 +65,25 @@ pub struct ink_cursor {
     transaction: Arc<Cell>,
     tree: TableTree,
     kind: Kind,
+    /// Whether rows come without the parts that lie outside; those of the rows fetched last.
+    outlines: bool,
+    pub left_out: FetchedParts,
+}
+
+impl ink_cursor {
+    /// Fills `to` with bytes of a part of a row.
+    pub fn read_left_out(
+        &mut self,
+        (row, part): (usize, usize),
+        from: u64,
+        to: &mut [u8],
+    ) -> Result<(), Failure> {
+        let _active = self.transaction.active()?;
+        match &mut self.kind {
+            Kind::Plain(plain) => Ok(plain.read_left_out(row, part, from, to)?),
+            Kind::Locking(..) => Err(Failure::invalid("a locking cursor leaves nothing out")),
+        }
+    }
 }
 
 /// Rows of a locking cursor that are lent out: keys and values, one after the other.
@@ -162,6 +183,8 @@ pub unsafe extern "C" fn ink_cursor_open(
             transaction: transaction.0.clone(),
             tree: tree.0.clone(),
             kind,
+            outlines: scan.outlines,
+            left_out: FetchedParts::default(),
         });
     })
 }
@@ -197,6 +220,7 @@ pub unsafe extern "C" fn ink_cursor_seek(
             }
             (_, kind) => *kind = open(&transaction, &cursor.tree, bounds, scan, modes)?,
         }
+        cursor.outlines = scan.outlines;
     })
 }
 
@@ -225,8 +249,15 @@ pub unsafe extern "C" fn ink_cursor_fetch(
             rows.add(*count).write(row);
             *count += 1;
         };
+        cursor.left_out.clear();
         match &mut cursor.kind {
-            Kind::Plain(plain) => plain.next_rows(max)?.into_iter().for_each(&mut lend),
+            Kind::Plain(plain) => {
+                plain.set_outlines(cursor.outlines);
+                plain.next_rows(max)?.into_iter().for_each(&mut lend);
+                if cursor.outlines {
+                    (0..*count).for_each(|row| cursor.left_out.add(plain.left_out(row)));
+                }
+            }
             Kind::Locking(scan, fetched) => {
                 let transaction = cursor.transaction.active()?;
                 fetched.fill(scan, &transaction, max)?;

@@ -23,6 +23,7 @@ mod database;
 mod entry;
 mod error;
 mod hooks;
+mod parts;
 mod raw;
 mod references;
 mod rows;

@@ -197,6 +197,39 @@ pub unsafe fn array<'a, T>(pointer: *const T, count: usize) -> Result<&'a [T], F
     }
 }
 
+/// Rows that the caller lends.
+///
+/// # Safety
+/// As [`array`], and as [`ink_slice::bytes`] for each key and value.
+pub unsafe fn rows<'a>(
+    rows: *const ink_row,
+    count: usize,
+) -> Result<Vec<(&'a [u8], &'a [u8])>, Failure> {
+    // SAFETY: what this function asks for.
+    unsafe {
+        let rows = array(rows, count)?.iter();
+        rows.map(|row| Ok((row.key.bytes()?, row.value.bytes()?)))
+            .collect()
+    }
+}
+
+/// Memory that is to be filled. It holds zeroes then.
+///
+/// # Safety
+/// `to` points to `len` bytes that can be written and are not used otherwise while the result is
+/// used, or `len` is 0.
+pub unsafe fn room<'a>(to: *mut u8, len: usize) -> Result<&'a mut [u8], Failure> {
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: what this function asks for; the bytes are written before they can be read.
+    unsafe {
+        place(to)?;
+        to.write_bytes(0, len);
+        Ok(std::slice::from_raw_parts_mut(to, len))
+    }
+}
+
 /// A path in the file system's bytes.
 ///
 /// # Safety

@@ -213,10 +213,7 @@ pub unsafe extern "C" fn ink_insert_many(
         raw::put(done, 0);
         let (transaction, tree) = (raw::handle(transaction)?, raw::handle(tree)?);
         let transaction = transaction.0.active()?;
-        let rows = raw::array(rows, count)?.iter();
-        let rows = rows
-            .map(|row| Ok((row.key.bytes()?, row.value.bytes()?)))
-            .collect::<Result<Vec<_>, Failure>>()?;
+        let rows = raw::rows(rows, count)?;
         let (inserted, result) = transaction.insert_until_duplicate(&tree.0, &rows);
         raw::put(done, inserted);
         result?;

@@ -57,6 +57,11 @@ static bool find_commits(void *context, const ink_metric *metric) {
   return false;
 }
 
+static bool find_log_bytes(void *context, const ink_metric *metric) {
+  if (same(metric->name, "log_bytes")) *(uint64_t *)context = metric->value;
+  return true;
+}
+
 static bool find_log_writes(void *context, const ink_duration *duration) {
   CHECK(duration->help.len > 0);
   if (!same(duration->name, "log_write")) return true;
@@ -278,6 +283,93 @@ static void rows_and_cursors(ink_database *db, const ink_table *table) {
   CHECK(value.data == NULL);
 }
 
+static ink_part part(uint64_t at, uint64_t len) {
+  ink_part part = {at, len};
+  return part;
+}
+
+/* Rows of a number, a long text, and a number: the text lies outside, and is read when wanted. */
+static void parts_of_values(ink_database *db, const ink_tree *tree) {
+  enum { TEXT = 200000, VALUE = TEXT + 16 };
+  static uint8_t bytes[VALUE], piece[1000];
+  for (size_t i = 0; i < VALUE; i++) bytes[i] = (uint8_t)(i * i / 7);
+  const ink_slice value = {bytes, VALUE};
+  const ink_part text = part(8, TEXT), wrong[] = {part(8, 50), part(9, 50)};
+  const ink_parts parts = {&text, 1}, none = {NULL, 0}, out_of_order = {wrong, 2};
+  ink_transaction *txn = begin(db, INK_READ_COMMITTED, NULL);
+  OK(ink_insert_with_parts(txn, tree, INK_STR("pa"), value, parts, INK_LOCK_EXCLUSIVE, &error));
+  FAILS(INK_DUPLICATE_KEY, ink_insert_with_parts(txn, tree, INK_STR("pa"), value, parts,
+                                                 INK_LOCK_EXCLUSIVE, &error));
+  FAILS(INK_INVALID, ink_update_with_parts(txn, tree, INK_STR("pa"), value, out_of_order, &error));
+  bool inserted;
+  OK(ink_upsert_with_parts(txn, tree, INK_STR("pb"), value, none, &inserted, &error));
+  CHECK(inserted);
+  const ink_row rows[] = {{INK_STR("pc"), value}, {INK_STR("pd"), INK_STR("short")}};
+  const ink_parts parts_of_rows[] = {parts, none};
+  size_t done;
+  OK(ink_insert_many_with_parts(txn, tree, rows, parts_of_rows, 2, &done, &error));
+  CHECK(done == 2);
+  OK(ink_commit(txn, INK_SYNC, &error));
+  ink_transaction_free(txn);
+
+  uint64_t logged = 0, before;
+  txn = begin(db, INK_READ_COMMITTED, NULL);
+  ink_metrics(db, find_log_bytes, &before);
+  bytes[0]++;
+  OK(ink_update_with_parts(txn, tree, INK_STR("pa"), value, parts, &error));
+  ink_metrics(db, find_log_bytes, &logged);
+  CHECK(logged - before < 1024);
+  ink_outline *outline;
+  OK(ink_get_outline(txn, tree, INK_STR("pz"), &outline, &error));
+  CHECK(outline == NULL && ink_outline_parts(outline).count == 0);
+  OK(ink_get_outline(txn, tree, INK_STR("pa"), &outline, &error));
+  ink_slice rest = ink_outline_inline(outline);
+  CHECK(rest.len == 16 && !memcmp(rest.data, bytes, 8));
+  CHECK(!memcmp(rest.data + 8, bytes + 8 + TEXT, 8));
+  const ink_parts outside = ink_outline_parts(outline);
+  CHECK(outside.count == 1 && outside.parts[0].at == 8 && outside.parts[0].len == TEXT);
+  for (uint64_t from = 0; from < TEXT; from += sizeof piece) {
+    OK(ink_outline_read(outline, 0, from, piece, sizeof piece, &error));
+    CHECK(!memcmp(piece, bytes + 8 + from, sizeof piece));
+  }
+  OK(ink_outline_read(outline, 0, 77, piece, 5, &error)); /* and back */
+  CHECK(!memcmp(piece, bytes + 8 + 77, 5));
+  FAILS(INK_INVALID, ink_outline_read(outline, 0, TEXT - 4, piece, 5, &error));
+  FAILS(INK_INVALID, ink_outline_read(outline, 0, UINT64_MAX, piece, 5, &error));
+  FAILS(INK_INVALID, ink_outline_read(outline, 1, 0, piece, 5, &error));
+  FAILS(INK_INVALID, ink_outline_read(outline, 0, 0, NULL, 5, &error));
+
+  ink_range range = {INK_STR("pa"), INK_STR("pz"), INK_INCLUDED, INK_EXCLUDED};
+  ink_scan scan = {0};
+  scan.outlines = true;
+  ink_cursor *cursor;
+  ink_row found[5];
+  size_t count;
+  OK(ink_cursor_open(txn, tree, &range, &scan, &cursor, &error));
+  OK(ink_cursor_fetch(cursor, found, 5, &count, &error));
+  CHECK(count == 4 && found[0].value.len == 16 && found[1].value.len == 0);
+  CHECK(ink_cursor_parts(cursor, 1).parts[0].len == VALUE); /* as a whole */
+  CHECK(found[2].value.len == 16 && same(found[3].value, "short"));
+  CHECK(ink_cursor_parts(cursor, 2).count == 1 && ink_cursor_parts(cursor, 2).parts[0].at == 8);
+  CHECK(ink_cursor_parts(cursor, 3).count == 0 && ink_cursor_parts(cursor, 4).count == 0);
+  OK(ink_cursor_read(cursor, 1, 0, 8 + 999, piece, sizeof piece, &error));
+  CHECK(!memcmp(piece, bytes + 8 + 999, sizeof piece));
+  OK(ink_cursor_read(cursor, 0, 0, 999, piece, sizeof piece, &error));
+  CHECK(!memcmp(piece, bytes + 8 + 999, sizeof piece));
+  FAILS(INK_INVALID, ink_cursor_read(cursor, 3, 0, 0, piece, 1, &error));
+  FAILS(INK_INVALID, ink_cursor_read(cursor, 0, 1, 0, piece, 1, &error));
+  OK(ink_rollback(txn, &error));
+  FAILS(INK_TRANSACTION_STATE, ink_outline_read(outline, 0, 0, piece, 5, &error));
+  FAILS(INK_TRANSACTION_STATE, ink_cursor_read(cursor, 0, 0, 0, piece, 5, &error));
+  ink_cursor_close(cursor);
+  ink_outline_free(outline);
+  ink_transaction_free(txn);
+  txn = begin(db, INK_READ_COMMITTED, NULL);
+  OK(ink_delete_range(txn, tree, &range, NULL, &error));
+  OK(ink_commit(txn, INK_SYNC, &error));
+  ink_transaction_free(txn);
+}
+
 struct waiting {
   ink_transaction *txn;
   const ink_tree *tree;
@@ -303,7 +395,7 @@ static void locks_and_interrupts(ink_database *db, const ink_tree *tree) {
   CHECK(found && locked);
   OK(ink_unlock_row(holder, tree, number(key, 5), &error)); /* stays at this level */
   ink_range range = {number(key, 99), {0}, INK_EXCLUDED, INK_UNBOUNDED};
-  ink_scan scan = {false, INK_LOCK_SHARED, INK_WAIT, false};
+  ink_scan scan = {false, INK_LOCK_SHARED, INK_WAIT, false, false};
   ink_cursor *cursor;
   size_t count;
   ink_row row;
@@ -740,6 +832,7 @@ int main(int argc, char **argv) {
   OK(ink_create_table(db, INK_STR("t"), NULL, 0, &error));
   OK(ink_table_open(db, text("t"), &table, &error));
   rows_and_cursors(db, table);
+  parts_of_values(db, ink_table_tree(table, 0));
   locks_and_interrupts(db, ink_table_tree(table, 0));
   lock_wait_hooks(db, ink_table_tree(table, 0));
   rows_without_transactions(db, ink_table_tree(table, 0));

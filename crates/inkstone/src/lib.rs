@@ -175,8 +175,8 @@ pub use options::{
 };
 pub use recovery::{Phase, Progress, RedoStat};
 pub use rows::{
-    Cursor, InsertedRows, LockingCursor, LockingScan, Rows, RowsIter, Table, TableTree, TreeRef,
-    Wait,
+    Cursor, InsertedRows, LockingCursor, LockingScan, Outline, OutsidePart, Rows, RowsIter, Table,
+    TableTree, TreeRef, Wait,
 };
 pub use sort::{Entry, Repeated, Sorted, Sorter};
 pub use txn::{Mark, PendingCommit, Prepared, Transaction};

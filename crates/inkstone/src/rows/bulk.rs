@@ -26,6 +26,7 @@ use crate::mtr::Mtr;
 use crate::mvcc::versions::{BULK, NO_PURGE, NewVersion, RUN, VersionKind, run_of};
 use crate::paranoid::paranoid;
 use crate::rows::change::{Room, Written, make_room};
+use crate::rows::parts::{Layout, layout};
 use crate::rows::read::row_name;
 use crate::rows::tables::TreeRef;
 use crate::rows::write::Write;
@@ -42,6 +43,7 @@ use inkstone_format::tree_page::{
     SLOT_LEN, TreePage, TreePageMut, cell_len, is_inline, key_len_max,
 };
 use inkstone_format::{PageId, VersionAddress};
+use std::ops::Range;
 
 /// A row: key and value.
 type RowRef<'r> = (&'r [u8], &'r [u8]);
@@ -149,11 +151,21 @@ impl Transaction {
         tree: &impl TreeRef,
         rows: &[(&[u8], &[u8])],
     ) -> (usize, Result<()>) {
-        let tree = tree.tree_ref();
-        let (done, result) = match tree.live(&self.core) {
-            Ok(live) => self.insert_run(live, rows, 0),
-            Err(error) => (0, Err(error)),
-        };
+        self.insert_until_duplicate_with_parts(tree, rows, &[])
+    }
+
+    /// As [`insert_until_duplicate`](Self::insert_until_duplicate). Of row number `n` the ranges
+    /// `parts[n]`, if it has that many, may leave it, as with
+    /// [`insert_with_parts`](Self::insert_with_parts).
+    pub fn insert_until_duplicate_with_parts(
+        &self,
+        tree: &impl TreeRef,
+        rows: &[(&[u8], &[u8])],
+        parts: &[Vec<Range<usize>>],
+    ) -> (usize, Result<()>) {
+        let (tree, mut done) = (tree.tree_ref(), 0);
+        let live = tree.live(&self.core);
+        let result = live.and_then(|live| self.insert_run_from(live, (rows, parts, 0), &mut done));
         paranoid!(
             done <= rows.len(),
             "{done} rows of {} were inserted",
@@ -199,14 +211,14 @@ impl Transaction {
     /// `ahead`: rows that the caller has beyond these, at least.
     fn insert_run(&self, tree: &Tree, rows: &[RowRef<'_>], ahead: usize) -> (usize, Result<()>) {
         let mut done = 0;
-        let result = self.insert_run_from(tree, (rows, ahead), &mut done);
+        let result = self.insert_run_from(tree, (rows, &[], ahead), &mut done);
         (done, result)
     }
 
     fn insert_run_from(
         &self,
         tree: &Tree,
-        (rows, ahead): (&[RowRef<'_>], usize),
+        (rows, parts, ahead): (&[RowRef<'_>], &[Vec<Range<usize>>], usize),
         done: &mut usize,
     ) -> Result<()> {
         while *done < rows.len() {
@@ -226,7 +238,11 @@ impl Transaction {
                 Run::Single => {
                     let (key, value) = rows[*done];
                     let write = Write::Insert(value, LockMode::Shared);
-                    if self.write(tree, key, write)? == Written::Exists {
+                    let layout = match parts.get(*done) {
+                        Some(parts) => layout(value, parts)?,
+                        None => Layout::WHOLE,
+                    };
+                    if self.write_as(tree, key, write, layout)? == Written::Exists {
                         return Ok(());
                     }
                     *done += 1;

@@ -10,6 +10,8 @@
 //! | `merging` | changes that commute |
 //! | `change` | what a change does to a row's leaf, and what the log has of it |
 //! | `overflow` | long values |
+//! | `parts` | which parts of them leave the row |
+//! | `outline` | reading rows without those |
 //! | [`purge`] | removing what no snapshot can see |
 //! | `compact` | long values nearer the beginning of their file |
 //! | `dropped` | freeing the pages of trees that were dropped |
@@ -24,6 +26,7 @@ mod change;
 mod compact;
 mod dropped;
 pub(crate) mod merging;
+mod outline;
 mod overflow;
 mod parts;
 pub mod purge;
@@ -35,6 +38,7 @@ mod write;
 
 pub use bulk::InsertedRows;
 pub(crate) use change::Written;
+pub use outline::{Outline, OutsidePart};
 pub(crate) use overflow::chains;
 pub use read::Wait;
 pub use scan::{Cursor, Rows, RowsIter};

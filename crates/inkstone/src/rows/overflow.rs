@@ -44,6 +44,20 @@ use std::sync::Arc;
 /// Pages that are allocated, or freed, in one mini-transaction.
 const BATCH_PAGES: usize = 8;
 
+/// A page of a chain, and which byte of the value is its first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChainPlace {
+    page: PageNo,
+    pub at: u64,
+}
+
+impl ChainPlace {
+    pub fn start_of(part: &Part) -> Self {
+        let (page, at) = (part.first, part.at);
+        Self { page, at }
+    }
+}
+
 /// What a look at the chains that wait to be freed came to.
 enum Pending {
     /// The key of one that may be freed now.
@@ -125,28 +139,75 @@ impl Core {
         wanted: &Range<u64>,
         read: &mut Vec<u8>,
     ) -> Result<()> {
-        let (mut next, mut at, end) = (part.first, part.at, part.at + part.length);
-        while at < end.min(wanted.end) {
-            let page = self.storage.pool.shared(space.page_id(next))?;
+        let start = ChainPlace::start_of(part);
+        self.walk_chain(space, part, start, wanted.end, |data, at| {
+            read.extend_from_slice(overlap(data, at, wanted));
+        })?;
+        Ok(())
+    }
+
+    /// Fills `to` with the bytes of a part that begin at `from` of the value. The chain is walked
+    /// from `start` on, which lies before them; the place of the last page that was visited.
+    pub(crate) fn read_part(
+        &self,
+        tree: &Tree,
+        part: &Part,
+        (start, from): (ChainPlace, u64),
+        to: &mut [u8],
+    ) -> Result<ChainPlace> {
+        let wanted = from..from + to.len() as u64;
+        paranoid!(
+            part.at <= start.at && start.at <= from && wanted.end <= part.at + part.length,
+            "bytes {wanted:?} of the part {part:?} are read from {start:?} on"
+        );
+        let mut filled = 0;
+        let last = self.walk_chain(&tree.space, part, start, wanted.end, |data, at| {
+            let data = overlap(data, at, &wanted);
+            to[filled..filled + data.len()].copy_from_slice(data);
+            filled += data.len();
+        })?;
+        paranoid!(
+            filled == to.len(),
+            "{filled} bytes of a part were read, not {}",
+            to.len()
+        );
+        Ok(last)
+    }
+
+    /// Visits the pages of a chain from a place on, as far as byte `until` of the value: their
+    /// bytes, and where these begin in the value. The place of the last one.
+    fn walk_chain(
+        &self,
+        space: &Arc<Space>,
+        part: &Part,
+        start: ChainPlace,
+        until: u64,
+        mut visit: impl FnMut(&[u8], u64),
+    ) -> Result<ChainPlace> {
+        let (mut last, mut next, end) = (start, start, part.at + part.length);
+        while next.at < end.min(until) {
+            let page = self.storage.pool.shared(space.page_id(next.page))?;
             let overflow = OverflowPage::of(&page);
             let data = overflow.and_then(OverflowPage::data);
-            let left = (end - at) as usize;
+            let left = (end - next.at) as usize;
             let (Some(overflow), Some(data)) = (overflow, data.filter(|data| data.len() <= left))
             else {
                 let here = overflow.map_or(0, OverflowPage::length);
-                let (before, length) = (at - part.at, part.length);
+                let (before, length) = (next.at - part.at, part.length);
                 let what = format!("{here} bytes of a long value after {before} of {length}");
-                return Err(bad_chain(space, next, what));
+                return Err(bad_chain(space, next.page, what));
             };
-            read.extend_from_slice(overlap(data, at, wanted));
-            at += data.len() as u64;
-            next = overflow.next();
+            visit(data, next.at);
+            last = next;
+            next.at += data.len() as u64;
+            next.page = overflow.next();
         }
         paranoid!(
-            at <= end,
-            "{at} bytes of a value were passed whose part ends at {end}"
+            next.at <= end,
+            "{} bytes of a value were passed whose part ends at {end}",
+            next.at
         );
-        Ok(())
+        Ok(last)
     }
 
     /// Whether a chain holds these bytes and no others. It is read as far as they are the same.

@@ -111,7 +111,20 @@ impl Transaction {
         value: &[u8],
         parts: &[Range<usize>],
     ) -> Result<()> {
-        let (tree, write) = (tree.tree_ref(), Write::Insert(value, LockMode::Shared));
+        self.insert_or_lock_with_parts(tree, key, value, parts, LockMode::Shared)
+    }
+
+    /// As [`insert_or_lock`](Self::insert_or_lock), and as
+    /// [`insert_with_parts`](Self::insert_with_parts).
+    pub fn insert_or_lock_with_parts(
+        &self,
+        tree: &impl TreeRef,
+        key: &[u8],
+        value: &[u8],
+        parts: &[Range<usize>],
+        duplicate: LockMode,
+    ) -> Result<()> {
+        let (tree, write) = (tree.tree_ref(), Write::Insert(value, duplicate));
         let layout = layout(value, parts)?;
         match self.write_as(tree.live(&self.core)?, key, write, layout)? {
             Written::Inserted => Ok(()),
@@ -151,7 +164,7 @@ impl Transaction {
 }
 
 /// The layout of a value with these parts.
-fn layout<'l>(value: &[u8], parts: &'l [Range<usize>]) -> Result<Layout<'l>> {
+pub(super) fn layout<'l>(value: &[u8], parts: &'l [Range<usize>]) -> Result<Layout<'l>> {
     let mut end = 0;
     for part in parts {
         if part.start < end || part.end < part.start || part.end > value.len() {

@@ -332,8 +332,23 @@ impl Transaction {
         value: &mut Vec<u8>,
         wanted: &Range<u64>,
     ) -> Result<bool> {
+        self.read_cell(tree, key, value, |seen, _| {
+            self.core.slice_of(tree, seen, wanted)
+        })
+    }
+
+    /// As [`read_into`](Self::read_into). `fetch` makes what the caller wants of the cell that it
+    /// sees; the snapshot with which it does is in force as long. None: it has locked the row, of
+    /// which any snapshot from now on keeps the chains.
+    pub(super) fn read_cell(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        fetch: impl FnOnce(&mut Seen, Option<&Snapshot>) -> Result<()>,
+    ) -> Result<bool> {
         if self.isolation().locks_reads() {
-            let found = self.read_serializable(tree, key, wanted)?;
+            let found = self.read_serializable(tree, key, fetch)?;
             return Ok(found.map(|found| *value = found).is_some());
         }
         let mut inner = self.active()?;
@@ -363,7 +378,10 @@ impl Transaction {
             };
             seen.set(page.cell(slot));
         }
-        let found = self.see(tree, snapshot, &mut seen, wanted)?;
+        let found = self.see(snapshot, &mut seen)?;
+        if found {
+            fetch(&mut seen, Some(snapshot))?;
+        }
         *value = seen.value;
         self.core
             .storage
@@ -373,31 +391,19 @@ impl Transaction {
     }
 
     /// Replaces a copied cell by what a plain read sees of it: the snapshot's version, at read
-    /// uncommitted the newest. The wanted bytes of its value. False: no row.
-    fn see(
-        &self,
-        tree: &Tree,
-        snapshot: &Snapshot,
-        seen: &mut Seen,
-        wanted: &Range<u64>,
-    ) -> Result<bool> {
-        let core = &self.core;
-        let is_there = if sees_newest(self.isolation(), seen.flags) {
-            seen.flags & CELL_DELETED == 0
-        } else {
-            core.resolve(snapshot, self.shared.state.id(), seen)?
-        };
-        if is_there {
-            core.slice_of(tree, seen, wanted)?;
+    /// uncommitted the newest. False: no row.
+    fn see(&self, snapshot: &Snapshot, seen: &mut Seen) -> Result<bool> {
+        if sees_newest(self.isolation(), seen.flags) {
+            return Ok(seen.flags & CELL_DELETED == 0);
         }
-        Ok(is_there)
+        self.core.resolve(snapshot, self.shared.state.id(), seen)
     }
 
     fn read_serializable(
         &self,
         tree: &Tree,
         key: &[u8],
-        wanted: &Range<u64>,
+        fetch: impl FnOnce(&mut Seen, Option<&Snapshot>) -> Result<()>,
     ) -> Result<Option<Vec<u8>>> {
         paranoid!(
             self.isolation().locks_reads(),
@@ -416,7 +422,7 @@ impl Transaction {
                 let Some((mut seen, _)) = found else {
                     return Ok(None);
                 };
-                self.core.slice_of(tree, &mut seen, wanted)?;
+                fetch(&mut seen, None)?;
                 self.core.storage.counters.add(Counter::RowsRead, 1);
                 Ok(Some(seen.value))
             });

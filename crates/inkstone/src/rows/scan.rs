@@ -14,6 +14,7 @@ use crate::mvcc::system::{HolderPart, Snapshot};
 use crate::paranoid::paranoid;
 use crate::rows::batch::{Batch, Row};
 use crate::rows::change::remove_dead_rows;
+use crate::rows::outline::{Outside, OutsidePart};
 use crate::rows::read::{Seen, Wait, sees_newest};
 use crate::rows::tables::{TreeRef, bounds};
 use crate::txn::core::Core;
@@ -182,6 +183,8 @@ struct Found {
     key_end: usize,
     end: usize,
     in_batch: Option<Range<usize>>,
+    /// Where its parts end in [`Cursor::outside`]: those of the row before it come first.
+    outside_end: usize,
 }
 
 /// Rows that a cursor found: keys and values, lent out until its next call.
@@ -268,6 +271,9 @@ pub struct Cursor {
     batch: Batch,
     /// A row that is not as it lies in the batch: an older version, a long value.
     other: Seen,
+    /// Whether values come without the parts that lie outside; those of the rows handed out last.
+    outlines: bool,
+    outside: Outside,
     /// What `next_rows` hands out: keys, and values that are not in the batch.
     found: Vec<Found>,
     copied: Vec<u8>,
@@ -314,6 +320,8 @@ impl Cursor {
             scope,
             batch: Batch::default(),
             other: Seen::default(),
+            outlines: false,
+            outside: Outside::default(),
             found: Vec::new(),
             copied: Vec::new(),
             interrupt: None,
@@ -346,6 +354,8 @@ impl Cursor {
     /// The next row: key and value. The slices are valid until the next call.
     #[inline]
     pub fn next_row(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.found.clear();
+        self.outside.clear();
         loop {
             if let Some((row, value)) = self.next_at_hand()? {
                 self.reads += 1;
@@ -381,6 +391,7 @@ impl Cursor {
     pub fn next_rows(&mut self, max: usize) -> Result<Rows<'_>> {
         self.found.clear();
         self.copied.clear();
+        self.outside.clear();
         while self.found.len() < max {
             match self.next_at_hand() {
                 Ok(Some((row, value))) => {
@@ -398,6 +409,7 @@ impl Cursor {
                         key_end,
                         end,
                         in_batch,
+                        outside_end: self.outside.len(),
                     });
                 }
                 // The rows before it first; what is found lies in the batch.
@@ -416,6 +428,68 @@ impl Cursor {
         );
         self.reads += self.found.len() as u64;
         Ok(Rows { cursor: self })
+    }
+
+    /// Whether rows come, from the next call on, without the parts of their values that lie outside
+    /// of the row. [`left_out`](Self::left_out) says which these are, and
+    /// [`read_left_out`](Self::read_left_out) reads them.
+    ///
+    /// ```
+    /// # use inkstone::{Database, Isolation, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = Database::open(dir.path(), Options::default())?;
+    /// # let table = db.create_table("t", &[])?;
+    /// let txn = db.begin(Isolation::RepeatableRead)?;
+    /// let value = [&b"name"[..], &[7; 1_000_000]].concat();
+    /// txn.insert_with_parts(&table, b"key", &value, &[4..1_000_004])?;
+    /// let mut cursor = txn.range(&table, ..)?;
+    /// cursor.set_outlines(true);
+    /// assert_eq!(cursor.next_row()?, Some((&b"key"[..], &b"name"[..])));
+    /// let mut piece = [0; 100];
+    /// cursor.read_left_out(0, 0, 5000, &mut piece)?;
+    /// assert_eq!(piece, [7; 100]);
+    /// # Ok::<(), inkstone::Error>(())
+    /// ```
+    pub fn set_outlines(&mut self, outlines: bool) {
+        self.outlines = outlines;
+    }
+
+    /// What was left out of a row's value, in its order: of row number `row` of those that
+    /// [`next_rows`](Self::next_rows) has given, of row 0 after [`next_row`](Self::next_row).
+    pub fn left_out(&self, row: usize) -> &[OutsidePart] {
+        &self.outside.left_out()[self.outside_of(row)]
+    }
+
+    /// Fills `to` with the bytes of part number `part` that was left out of a row, from the part's
+    /// byte `from` on; it must have as many ([`Error::InvalidOption`]). Until the next call for
+    /// rows.
+    pub fn read_left_out(
+        &mut self,
+        row: usize,
+        part: usize,
+        from: u64,
+        to: &mut [u8],
+    ) -> Result<()> {
+        let parts = self.outside_of(row);
+        // One that the row lacks is none that there is.
+        let part = if part < parts.len() {
+            parts.start + part
+        } else {
+            usize::MAX
+        };
+        self.outside.read((&self.core, &self.tree), part, from, to)
+    }
+
+    /// Which of the parts in `outside` are a row's.
+    fn outside_of(&self, row: usize) -> Range<usize> {
+        if self.found.is_empty() {
+            return 0..if row == 0 { self.outside.len() } else { 0 };
+        }
+        let end_of = |row: usize| self.found.get(row).map(|found| found.outside_end);
+        match end_of(row) {
+            Some(end) => row.checked_sub(1).and_then(end_of).unwrap_or(0)..end,
+            None => 0..0,
+        }
     }
 
     /// The next row of the batch that the reader sees. After a failure the row is next again.
@@ -481,7 +555,7 @@ impl Cursor {
         self.ahead = ReadAhead::default();
     }
 
-    /// Finds the version of a row that the snapshot sees, and its whole value.
+    /// Finds the version of a row that the snapshot sees, and its value.
     fn resolve(&mut self, row: Row) -> Result<bool> {
         self.other.set(self.batch.cell(row));
         if let Some(snapshot) = &self.snapshot
@@ -489,7 +563,11 @@ impl Cursor {
         {
             return Ok(false);
         }
-        self.core.value_of(&self.tree, &mut self.other)?;
+        if self.outlines {
+            self.outside.take(&self.core, &self.tree, &mut self.other)?;
+        } else {
+            self.core.value_of(&self.tree, &mut self.other)?;
+        }
         Ok(true)
     }
 

@@ -242,6 +242,11 @@ impl Transaction {
         }
     }
 
+    /// A snapshot of what is committed now, for what outlives a call.
+    pub(crate) fn own_snapshot(&self) -> Snapshot {
+        self.core.trxs.snapshot_for(self.holder(), HolderPart::Own)
+    }
+
     /// Makes sure that a transaction whose writes are compared with its snapshot has one before it
     /// writes.
     pub(crate) fn pin_snapshot(&self, inner: &mut Inner) {
