@@ -12,6 +12,10 @@ bool RowImage::put_key(const TableCodec &codec, const uchar *record, const uchar
 
 bool RowImage::put(const TableCodec &codec, const uchar *record, const uchar *row_id)
 {
-  return put_key(codec, record, row_id) || codec.rows.put(value, record) ||
-         codec.room->put_rest(value, slice(key));
+  if (put_key(codec, record, row_id) || codec.rows.put(value, outside, record))
+    return true;
+  /* The value of a cut key is gone through as a whole. */
+  if (codec.room->is_cut(slice(key)))
+    outside.clear();
+  return codec.room->put_rest(value, slice(key));
 }

@@ -17,13 +17,18 @@ public:
   bool take_key(ink_slice image) { return key.assign(image.data, image.len); }
   /** The key that the tree has, which lives as long as the image. True: out of memory. */
   bool tree_key(const TableCodec &codec, ink_slice *found) { return codec.room->tree_key(slice(key), cut, found); }
+  /** What of a row that was taken as a whole may lie outside of it. */
+  ink_parts parts() const
+  {
+    return {reinterpret_cast<const ink_part *>(outside.data()), outside.length() / sizeof(ink_part)};
+  }
   bool same_key(const RowImage &other) const { return key.equals(other.key); }
   bool same(const RowImage &other) const { return same_key(other) && value.equals(other.value); }
 
   Buffer key, value;
 
 private:
-  Buffer cut;
+  Buffer cut, outside;
 };
 
 /** An entry of an index. */

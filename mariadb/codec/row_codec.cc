@@ -70,6 +70,20 @@ static bool is_in_key(const KeyCodec &clustered, const Field *field)
   return false;
 }
 
+/* Shorter ones stay with their row, or leave it with all of it: a part takes whole pages. */
+static const size_t PART_BYTES_MIN= 4096;
+
+/* Bytes of the length in front of a column's value, if that may be long enough for a part. */
+static uint8 length_of_long(const Field *field)
+{
+  Packing packing;
+  if (field->real_type() == MYSQL_TYPE_STRING || !Packing::of(field, &packing))
+    return 0;
+  const bool is_blob= (field->flags & BLOB_FLAG) != 0;
+  const bool may_be_long= is_blob ? packing.length_bytes > 1 : field->field_length >= PART_BYTES_MIN;
+  return may_be_long ? packing.length_bytes : 0;
+}
+
 void RowCodec::init(TABLE *form, const KeyCodec &clustered, std::shared_ptr<const RowLayout> of_rows)
 {
   const std::vector<Field *> stored= stored_columns(form);
@@ -91,17 +105,22 @@ void RowCodec::init(TABLE *form, const KeyCodec &clustered, std::shared_ptr<cons
       columns.push_back(place.field);
   fixed_bytes= 5;
   nullable_count= 0;
+  lengths_of_long.clear();
+  has_long= false;
   for (const Field *field : columns)
   {
+    lengths_of_long.push_back(length_of_long(field));
+    has_long= has_long || lengths_of_long.back();
     nullable_count+= field->real_maybe_null();
     fixed_bytes+= field->pack_length() + 4;
   }
   fixed_bytes+= (nullable_count + 7) / 8;
 }
 
-bool RowCodec::put(Buffer &out, const uchar *record) const
+bool RowCodec::put(Buffer &out, Buffer &parts, const uchar *record) const
 {
   out.clear();
+  parts.clear();
   if (out.reserve(fixed_bytes))
     return true;
   size_t count= place_count();
@@ -112,8 +131,9 @@ bool RowCodec::put(Buffer &out, const uchar *record) const
   memset(out.end(), 0, bitmap_bytes);
   out.grow_to(out.end() + bitmap_bytes);
   size_t bit= 0;
-  for (Field *field : columns)
+  for (size_t i= 0; i < columns.size(); i++)
   {
+    Field *field= columns[i];
     if (field->real_maybe_null())
     {
       bool null= field->is_null_in_record(record);
@@ -123,36 +143,135 @@ bool RowCodec::put(Buffer &out, const uchar *record) const
       if (null)
         continue;
     }
+    const size_t at= out.length() + lengths_of_long[i];
     if (put_packed(out, field, record))
+      return true;
+    if (!lengths_of_long[i] || out.length() - at < PART_BYTES_MIN)
+      continue;
+    const ink_part part= {at, out.length() - at};
+    if (parts.append(reinterpret_cast<const uchar *>(&part), sizeof part))
       return true;
   }
   return false;
 }
 
+/* Takes columns out of a value, one after the other, of which parts may lie outside. */
+class RowCodec::Reader
+{
+public:
+  /** `parts`: nullptr, if it is whole. `offset`: where `start` lies in the value. */
+  Reader(const uchar *start, const uchar *limit, size_t offset, OutsideParts *parts)
+      : at(start), end(limit), begin(start), passed(offset), outside(parts), next(0)
+  {
+  }
+
+  /** The bytes of the bitmap of NULLs; nullptr: there are not so many. */
+  const uchar *take_bytes(size_t count)
+  {
+    if (static_cast<size_t>(end - at) < count)
+      return nullptr;
+    at+= count;
+    return at - count;
+  }
+
+  /** A column, of which `length_bytes` may be in front of a part. False: damaged, or it could not
+      be fetched. */
+  bool take(Field *field, uint8 length_bytes, bool is_wanted, uchar *record)
+  {
+    if (is_part(offset() + length_bytes))
+      return length_bytes && take_outside(field, length_bytes, is_wanted, record);
+    at= get_packed(field, record, at, end);
+    /* No part begins within another column. */
+    return at && (!outside || next == outside->count() || (*outside)[next].at > offset());
+  }
+
+private:
+  /** Which byte of the whole value comes next. */
+  size_t offset() const { return passed + static_cast<size_t>(at - begin); }
+  bool is_part(size_t place) const { return outside && next < outside->count() && (*outside)[next].at == place; }
+
+  bool take_outside(Field *field, uint8 length_bytes, bool is_wanted, uchar *record)
+  {
+    const uchar *length_at= take_bytes(length_bytes);
+    size_t length= 0;
+    for (uint i= 0; length_at && i < length_bytes; i++)
+      length|= static_cast<size_t>(length_at[i]) << 8 * i;
+    const size_t part= next++;
+    const bool is_blob= (field->flags & BLOB_FLAG) != 0;
+    if (!length_at || length != (*outside)[part].len || (!is_blob && length > field->field_length))
+      return false;
+    passed+= length;
+    uchar *to= column_in(record, field);
+    const uchar *data= is_wanted ? outside->fetch(part) : nullptr;
+    if (is_wanted && !data)
+      return false;
+    if (is_blob && !is_wanted)
+      memset(to, 0, length_bytes);
+    else if (is_wanted)
+      memcpy(to, length_at, length_bytes);
+    if (is_blob)
+      memcpy(to + length_bytes, &data, sizeof data);
+    else if (is_wanted)
+      memcpy(to + length_bytes, data, length);
+    return true;
+  }
+
+  const uchar *at, *end, *begin;
+  size_t passed;
+  OutsideParts *outside;
+  size_t next;
+};
+
+/* How many places a row was written with. */
+bool RowCodec::take_count(const uchar **at, const uchar *end, size_t *count) const
+{
+  *count= 0;
+  for (uint shift= 0;; shift+= 7)
+  {
+    if (*at == end || shift > 14)
+      return false;
+    *count|= static_cast<size_t>(**at & 0x7f) << shift;
+    if (!(*(*at)++ & 0x80))
+      return true;
+  }
+}
+
 bool RowCodec::get(ink_slice value, const MY_BITMAP *wanted, uchar *record) const
 {
   const uchar *at= value.data, *end= value.data + value.len;
-  size_t count= 0;
-  for (uint shift= 0;; shift+= 7)
-  {
-    if (at == end || shift > 14)
-      return false;
-    count|= static_cast<size_t>(*at & 0x7f) << shift;
-    if (!(*at++ & 0x80))
-      break;
-  }
+  size_t count;
+  if (!take_count(&at, end, &count))
+    return false;
   if (count == place_count())
-    return get_current(at, end, wanted, record);
+  {
+    Reader from(at, end, 0, nullptr);
+    return get_current(from, wanted, record);
+  }
   return count < places.size() && get_older(count, at, end, record);
 }
 
-bool RowCodec::get_current(const uchar *at, const uchar *end, const MY_BITMAP *wanted, uchar *record) const
+/* A row that was written before the table was altered has its columns otherwise, and one that lies
+   outside as a whole has nothing here: they are read whole. */
+bool RowCodec::get(ink_slice inline_bytes, OutsideParts &outside, const MY_BITMAP *wanted, uchar *record) const
 {
-  const size_t bitmap_bytes= (nullable_count + 7) / 8;
-  const uchar *nulls= at;
-  if (static_cast<size_t>(end - at) < bitmap_bytes)
+  if (!outside.count())
+    return get(inline_bytes, wanted, record);
+  const uchar *at= inline_bytes.data, *end= inline_bytes.data + inline_bytes.len;
+  size_t count;
+  if (outside[0].at && take_count(&at, end, &count) && count == place_count())
+  {
+    Reader from(at, end, static_cast<size_t>(at - inline_bytes.data), &outside);
+    return get_current(from, wanted, record);
+  }
+  ink_slice whole;
+  return outside.put_together(inline_bytes, &whole) && get(whole, wanted, record);
+}
+
+bool RowCodec::get_current(Reader &from, const MY_BITMAP *wanted, uchar *record) const
+{
+  const uchar *nulls= from.take_bytes((nullable_count + 7) / 8);
+  if (!nulls)
     return false;
-  at+= bitmap_bytes;
   size_t stop= columns.size();
   if (wanted)
     while (stop && !bitmap_is_set(wanted, columns[stop - 1]->field_index))
@@ -169,7 +288,8 @@ bool RowCodec::get_current(const uchar *at, const uchar *end, const MY_BITMAP *w
       if (null)
         continue;
     }
-    if (!(at= get_packed(field, record, at, end)))
+    const bool is_wanted= !wanted || bitmap_is_set(wanted, field->field_index);
+    if (!from.take(field, lengths_of_long[i], is_wanted, record))
       return false;
   }
   return true;

@@ -4,11 +4,15 @@
    The row's columns are those that are stored (virtual ones are computed) and that the clustered
    key does not give, in the order of their places (codec/row_layout.h). A value is: how many places
    it was written with (varint), a bit for each nullable column of those (1: NULL), and the columns
-   that are not NULL, packed as Field::pack does. */
+   that are not NULL, packed as Field::pack does.
+
+   The bytes of a long column, behind its length, are a part that may lie outside of the row: where
+   the row is read without it, it is fetched if the column is wanted. */
 #ifndef INKSTONE_ROW_H
 #define INKSTONE_ROW_H
 
 #include "codec/key_codec.h"
+#include "codec/outside.h"
 #include "codec/row_layout.h"
 #include <memory>
 
@@ -29,15 +33,21 @@ void set_null_in_record(Field *field, uchar *record, bool null);
 class RowCodec
 {
 public:
-  RowCodec() : fixed_bytes(0), nullable_count(0), table(nullptr) {}
+  RowCodec() : has_long(false), fixed_bytes(0), nullable_count(0), table(nullptr) {}
   void init(TABLE *table, const KeyCodec &clustered, std::shared_ptr<const RowLayout> layout);
 
-  /** The value of a row. True: out of memory. */
-  bool put(Buffer &out, const uchar *record) const;
+  /** The value of a row, and its parts (ink_part, one behind the other). True: out of memory. */
+  bool put(Buffer &out, Buffer &parts, const uchar *record) const;
+  /** Whether a row may have parts. */
+  bool has_long_columns() const { return has_long; }
 
   /** Puts columns into the record: all, or those up to the last one in `wanted`. False: the value
       is damaged. */
   bool get(ink_slice value, const MY_BITMAP *wanted, uchar *record) const;
+  /** The same of a value as it lies in the row. Of columns that lie outside and are not in `wanted`
+      nothing is read: a BLOB is empty in the record, a VARCHAR is what it was. False: damaged, or
+      outside.has_failed. */
+  bool get(ink_slice inline_bytes, OutsideParts &outside, const MY_BITMAP *wanted, uchar *record) const;
 
   /** How many places rows are written with. */
   size_t place_count() const { return layout->is_plain() ? columns.size() : places.size(); }
@@ -50,14 +60,19 @@ private:
     /** nullptr: it was dropped. */
     Field *field;
   };
-  bool get_current(const uchar *at, const uchar *end, const MY_BITMAP *wanted, uchar *record) const;
+  class Reader;
+  bool take_count(const uchar **at, const uchar *end, size_t *count) const;
+  bool get_current(Reader &from, const MY_BITMAP *wanted, uchar *record) const;
   bool get_older(size_t count, const uchar *at, const uchar *end, uchar *record) const;
   bool get_added(const Place &place, size_t number, uchar *record) const;
   size_t null_bytes(size_t count) const;
 
   /** What rows have now, in order. */
   std::vector<Field *> columns;
+  /** Of each of them: bytes of the length in front of what may be a part; 0: it is never long. */
+  std::vector<uint8> lengths_of_long;
   std::vector<Place> places;
+  bool has_long;
   size_t fixed_bytes, nullable_count;
   TABLE *table;
   std::shared_ptr<const RowLayout> layout;

@@ -22,7 +22,7 @@ int BulkInsert::add(const uchar *record)
   ink_slice key;
   RowBuffers &made= t.buffers;
   if (made.row.put(t.codec, record, made.row_id) || made.row.tree_key(t.codec, &key) ||
-      clustered.add(key, slice(made.row.value)))
+      clustered.add(key, slice(made.row.value)) || clustered_parts.add(made.row.parts()))
     return HA_ERR_OUT_OF_MEM;
   held_bytes= clustered.length();
   for (uint i= 0; i < t.codec.indexes.size(); i++)
@@ -98,13 +98,32 @@ int BulkInsert::insert_held()
     const int failed= insert_clustered();
     return failed ? failed : insert_batches();
   }
-  int failed= ink_mark_set(t.transaction(), &mark, &error) ? t.failure(error)
-                                                           : insert_batch(t.access.share->clustered(), clustered, false);
-  if (!failed)
+  size_t done;
+  if (ink_mark_set(t.transaction(), &mark, &error))
+    return t.failure(error);
+  int failed= insert_rows(&done, &error);
+  if (failed)
+    tried= std::min(done, count - 1) + 1;
+  else
     failed= insert_batches();
   if (failed != HA_ERR_FOUND_DUPP_KEY)
     return failed;
   return ink_mark_rollback(t.transaction(), &mark, &error) ? t.failure(error) : insert_one_by_one();
+}
+
+/* Inserts the rows that are held back into the clustered tree; how many. `error` says which
+   HA_ERR_FOUND_DUPP_KEY it is. */
+int BulkInsert::insert_rows(size_t *done, ink_error *error)
+{
+  ha_inkstone &t= table;
+  const ink_row *rows= clustered.rows();
+  const ink_parts *parts= clustered_parts.rows();
+  *done= 0;
+  if (!rows || !parts)
+    return HA_ERR_OUT_OF_MEM;
+  return ink_insert_many_with_parts(t.transaction(), t.access.share->clustered(), rows, parts, count, done, error)
+             ? t.failure(*error)
+             : 0;
 }
 
 /* Where no index but the clustered key refuses rows. */
@@ -113,13 +132,9 @@ int BulkInsert::insert_clustered()
   ha_inkstone &t= table;
   ink_error error;
   size_t done;
-  const ink_row *rows= clustered.rows();
-  if (!rows)
-    return HA_ERR_OUT_OF_MEM;
-  if (!ink_insert_many(t.transaction(), t.access.share->clustered(), rows, count, &done, &error))
-    return 0;
-  tried= done + 1;
-  const int failed= t.failure(error);
+  const int failed= insert_rows(&done, &error);
+  if (failed)
+    tried= done + 1;
   if (failed != HA_ERR_FOUND_DUPP_KEY)
     return failed;
   return refused(done, t.table->s->primary_key, error);
@@ -147,6 +162,7 @@ int BulkInsert::count_auto_increments(int failure)
 void BulkInsert::clear()
 {
   clustered.clear();
+  clustered_parts.clear();
   for (uint i= 0; i < table.codec.indexes.size(); i++)
     entries[i].clear();
 }
@@ -159,16 +175,16 @@ int BulkInsert::insert_batches()
   {
     if (table.codec.is_clustered(i) || sorts(i))
       continue;
-    if (int failed= insert_batch(table.access.share->index_tree(i), entries[i], true))
+    if (int failed= insert_batch(table.access.share->index_tree(i), entries[i]))
       return failed;
   }
   return sort_entries(count);
 }
 
-int BulkInsert::insert_batch(const ink_tree *tree, Batch &batch, bool sort)
+int BulkInsert::insert_batch(const ink_tree *tree, Batch &batch)
 {
   ink_error error;
-  ink_row *rows= sort ? batch.sorted_rows() : batch.rows();
+  const ink_row *rows= batch.sorted_rows();
   if (!rows)
     return HA_ERR_OUT_OF_MEM;
   size_t done;
@@ -181,11 +197,15 @@ int BulkInsert::insert_batch(const ink_tree *tree, Batch &batch, bool sort)
 int BulkInsert::insert_one_by_one()
 {
   ink_error error;
+  const ink_parts *parts= clustered_parts.rows();
+  if (!parts)
+    return HA_ERR_OUT_OF_MEM;
   for (size_t row= 0; row < count; row++)
   {
     const ink_row &first= clustered.rows()[row];
     tried= row + 1;
-    if (ink_insert(table.transaction(), table.access.share->clustered(), first.key, first.value, &error))
+    if (ink_insert_with_parts(table.transaction(), table.access.share->clustered(), first.key, first.value,
+                              parts[row], INK_LOCK_SHARED, &error))
       return refused(row, table.table->s->primary_key, error);
     for (uint i : table.access.share->indexes_by_age())
     {
@@ -245,16 +265,11 @@ int BulkInsert::copy_held()
   ha_inkstone &t= table;
   ink_error error;
   size_t done;
-  const ink_row *rows= clustered.rows();
-  if (!rows)
-    return HA_ERR_OUT_OF_MEM;
   note_conditions();
   if (commits_copy())
     if (int failed= t.access.copying.begin(*t.access.session, t.access.share->home()))
       return failed;
-  int failed= ink_insert_many(t.transaction(), t.access.share->clustered(), rows, count, &done, &error)
-                  ? t.failure(error)
-                  : 0;
+  int failed= insert_rows(&done, &error);
   if (failed && failed != HA_ERR_FOUND_DUPP_KEY)
     return failed;
   if (int not_sorted= sort_entries(failed ? done : count))

@@ -61,7 +61,8 @@ private:
   void clear();
   int insert_batches();
   int insert_clustered();
-  int insert_batch(const ink_tree *tree, Batch &batch, bool sort);
+  int insert_rows(size_t *done, ink_error *error);
+  int insert_batch(const ink_tree *tree, Batch &batch);
   int insert_one_by_one();
   int count_auto_increments(int failure);
   int refused(size_t row, uint index, const ink_error &error);
@@ -69,6 +70,7 @@ private:
 
   ha_inkstone &table;
   Batch clustered;
+  BatchParts clustered_parts;
   /** By index; that of the clustered key is not used. */
   const std::unique_ptr<Batch[]> entries;
   size_t count, held_bytes;

@@ -295,7 +295,7 @@ int ha_inkstone::follow(const Reference &reference, const Buffer &image, const h
 int ha_inkstone::collect(const Reference &reference, const Buffer &image, std::vector<std::string> *rows)
 {
   const uint index= static_cast<uint>(reference.other_index);
-  Scan found(access);
+  Scan found(access, codec);
   if (found.search.low.assign(image.data(), image.length()))
     return HA_ERR_OUT_OF_MEM;
   if (int failed= found.search.find(HA_READ_KEY_EXACT))

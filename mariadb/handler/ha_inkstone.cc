@@ -9,7 +9,7 @@ extern "C" bool thd_binlog_filter_ok(const MYSQL_THD thd);
 extern "C" bool thd_sqlcom_can_generate_row_events(const MYSQL_THD thd);
 
 ha_inkstone::ha_inkstone(handlerton *hton, TABLE_SHARE *table_arg)
-    : handler(hton, table_arg), access(table), scan(access), auto_increment(access),
+    : handler(hton, table_arg), access(table), scan(access, codec), auto_increment(access),
       checks_references(false), ignores_duplicates(false), fills_copy(false), is_change_noted(false), use_end_range(false)
 {
 }

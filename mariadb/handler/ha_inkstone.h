@@ -267,7 +267,9 @@ private:
   int get_row(ink_slice row_key, uchar *record, bool *found);
   int get(const ink_tree *tree, ink_slice image, OwnedBytes *bytes, ink_slice *found_value, bool *found);
   int read_point(uchar *record);
+  int get_row_outline(ink_slice row_key, uchar *record, bool *found);
   int fill(ink_slice key, ink_slice value, uchar *record);
+  int fill(ink_slice key, ink_slice inline_bytes, OutsideParts &outside, uchar *record);
   int show_row(ink_slice key, ink_slice value);
   void note_row_id(ink_slice key);
   const ink_tree *tree_of(uint index) const;
@@ -313,7 +315,9 @@ private:
   int change_row(const uchar *old_record, const uchar *new_record);
   int remove_row(const uchar *record);
   int remove_entry(uint index, const Buffer &key);
+  uint32_t lock_of_duplicate() const;
   int insert(const ink_tree *tree, ink_slice key, ink_slice value);
+  int insert_clustered(ink_slice key);
   int undo_to(const ink_mark &mark, int failed);
   void count_change();
 
@@ -346,6 +350,9 @@ private:
       empty. */
   Buffer locked_key;
   OwnedBytes row_value, entry_value;
+  /** Of a row that was looked up: its bytes without the parts that lie outside, and those. */
+  Buffer row_inline;
+  OutsideParts row_outside;
   /** FLUSH TABLES ... FOR EXPORT holds the table still. */
   OwnedExport exporting;
 };

@@ -25,14 +25,24 @@ void ha_inkstone::note_row_id(ink_slice key)
     memcpy(buffers.row_id, key.data, ROW_ID_BYTES);
 }
 
-/* A row of the clustered tree into the record. */
+/* A whole row of the clustered tree into the record. */
 int ha_inkstone::fill(ink_slice key, ink_slice row, uchar *record)
+{
+  row_outside.of_none();
+  return fill(key, row, row_outside, record);
+}
+
+/* A row of the clustered tree into the record. What lies outside and is not wanted is not
+   fetched. */
+int ha_inkstone::fill(ink_slice key, ink_slice inline_bytes, OutsideParts &outside, uchar *record)
 {
   note_row_id(key);
   const MY_BITMAP *wanted= reads_all_columns() ? nullptr : table->read_set;
   if (codec.clustered.restore(key, record) &&
-      codec.rows.get(row, wanted, record))
+      codec.rows.get(inline_bytes, outside, wanted, record))
     return 0;
+  if (outside.has_failed())
+    return outside.reason() ? failure(*outside.reason()) : HA_ERR_OUT_OF_MEM;
   sql_print_error("Inkstone: a row of table %s cannot be read; run CHECK TABLE",
                   access.share->name.c_str());
   return HA_ERR_CRASHED;
@@ -56,7 +66,7 @@ int ha_inkstone::deliver(ink_row row, uchar *record)
   locked_key.clear();
   if (active_index == MAX_KEY || codec.is_clustered(active_index))
   {
-    int failed= fill(row.key, row.value, record);
+    int failed= fill(row.key, row.value, scan.outside_of_current(), record);
     return failed ? failed : complete_apart(record);
   }
   return deliver_entry(row, record);
@@ -186,9 +196,32 @@ check_result_t ha_inkstone::check_filter()
 int ha_inkstone::get_row(ink_slice row_key, uchar *record, bool *found)
 {
   ink_slice row;
+  if (access.lock == INK_LOCK_NONE && codec.rows.has_long_columns() && !access.share->key_room().is_cut(row_key))
+    return get_row_outline(row_key, record, found);
   if (int failed= get(access.share->clustered(), row_key, &row_value, &row, found))
     return failed;
   return *found ? fill(row_key, row, record) : 0;
+}
+
+/* The same without a lock, and without long columns that are not wanted. Columns that lie in the
+   row may point into its bytes, which stay; the snapshot of the outline goes. */
+int ha_inkstone::get_row_outline(ink_slice row_key, uchar *record, bool *found)
+{
+  ink_error error;
+  OwnedOutline outline;
+  if (int refused= access.refuse_discarded())
+    return refused;
+  if (get_outline(transaction(), access.share->clustered(), row_key, &outline, &error))
+    return failure(error);
+  if (!(*found= outline != nullptr))
+    return 0;
+  const ink_slice bytes= ink_outline_inline(outline.get());
+  if (row_inline.assign(bytes.data, bytes.len))
+    return HA_ERR_OUT_OF_MEM;
+  row_outside.of(outline.get());
+  const int failed= fill(row_key, slice(row_inline), row_outside, record);
+  row_outside.of_none();
+  return failed;
 }
 
 /* The value of an image in a tree, read into `bytes`. Of the row itself it is noted whether that

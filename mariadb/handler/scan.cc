@@ -2,9 +2,9 @@
 /* What a scan does with its cursor, and where it goes on without one. */
 #include "handler/scan.h"
 
-Scan::Scan(const Access &access)
-    : access(access), cursor_tree(nullptr), row_at(0), row_count(0), fetch_next(1),
-      is_batch_new(false), scanning(false), backward(false), semi_consistent(false), shown_unlocked(false),
+Scan::Scan(const Access &access, const TableCodec &codec)
+    : access(access), codec(codec), cursor_tree(nullptr), row_at(0), row_count(0), fetch_next(1),
+      is_batch_new(false), scanning(false), backward(false), outlines(false), semi_consistent(false), shown_unlocked(false),
       stop_at_bound(false), edge_bound(0), at_edge(false), current(NO_KEY)
 {
 }
@@ -67,7 +67,8 @@ int Scan::seek(const ink_tree *tree, const ink_range &range, bool is_backward)
     return refused;
   const bool unlocked= semi_consistent && access.wait == INK_WAIT && tree == access.share->clustered() &&
                        thd_tx_isolation(access.thd()) <= ISO_READ_COMMITTED;
-  const ink_scan scan= {is_backward, access.lock, access.wait, unlocked};
+  outlines= access.lock == INK_LOCK_NONE && tree == access.share->clustered() && codec.rows.has_long_columns();
+  const ink_scan scan= {is_backward, access.lock, access.wait, unlocked, outlines};
   ink_range in_tree;
   int failed;
   if (keep_edge(range, is_backward) || long_keys.begin(key_room(), range, is_backward, &in_tree))
@@ -177,6 +178,8 @@ int Scan::fetch(ink_row **row)
       return failed;
     if (*row && key_room().is_cut((*row)->key))
     {
+      if (int failed= complete(*row))
+        return failed;
       if (int failed= gather_long_keys(**row))
         return failed;
     }
@@ -204,9 +207,31 @@ int Scan::gather_long_keys(const ink_row &first)
       row_at--;
       break;
     }
-    failed= long_keys.add(*row);
+    if (!(failed= complete(row)))
+      failed= long_keys.add(*row);
   }
   return failed ? failed : long_keys.sort() ? HA_ERR_OUT_OF_MEM : 0;
+}
+
+/* What of the current row's value lies outside of the row. */
+OutsideParts &Scan::outside_of_current()
+{
+  if (outlines && cursor && row_at && !long_keys.gave_current())
+    outside.of(cursor.get(), row_at - 1);
+  else
+    outside.of_none();
+  return outside;
+}
+
+/* Makes the value of the row that was fetched last a whole one. */
+int Scan::complete(ink_row *row)
+{
+  if (!outlines)
+    return 0;
+  outside.of(cursor.get(), row_at - 1);
+  if (!outside.count() || outside.put_together(row->value, &row->value))
+    return 0;
+  return outside.reason() ? access.failure(*outside.reason()) : HA_ERR_OUT_OF_MEM;
 }
 
 void Scan::unlock_fetched()

@@ -14,6 +14,7 @@
 #define INKSTONE_SCAN_H
 
 #include "handler/access.h"
+#include "codec/table_codec.h"
 #include "handler/search.h"
 
 class Scan
@@ -22,7 +23,7 @@ public:
   /** Rows that are fetched at a time. */
   static const size_t BATCH= 64;
 
-  explicit Scan(const Access &access);
+  Scan(const Access &access, const TableCodec &codec);
 
   /** Before the first row; index_next may go beyond the range. */
   void begin();
@@ -59,6 +60,10 @@ public:
       none. */
   const ink_row *take_batch(size_t *count);
 
+  /** What of the current row's value lies outside of the row: without locks, a row of a table with
+      long columns comes without it. */
+  OutsideParts &outside_of_current();
+
   /** Gives back the lock of the row that was fetched last. Where several were fetched to find it,
       all stay locked. */
   void unlock_fetched();
@@ -73,11 +78,13 @@ private:
   bool keep_current();
   bool keep_edge(const ink_range &range, bool is_backward);
   int fetch(ink_row **row);
+  int complete(ink_row *row);
   int fetch_from_tree(ink_row **row);
   int gather_long_keys(const ink_row &first);
   const KeyRoom &key_room() const { return access.share->key_room(); }
 
   const Access &access;
+  const TableCodec &codec;
   OwnedCursor cursor;
   /** The tree that the cursor is in. */
   const ink_tree *cursor_tree;
@@ -87,6 +94,9 @@ private:
   LongKeyScan long_keys;
   /** Whether the cursor runs, and which way. */
   bool scanning, backward;
+  /** Whether the cursor leaves out what lies outside of rows, and that. */
+  bool outlines;
+  OutsideParts outside;
   /** Whether such reads are wanted; whether the current row is one that was not locked. */
   bool semi_consistent, shown_unlocked;
   /** Whether index_next is to stop at the end of the range. */

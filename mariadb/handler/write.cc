@@ -77,13 +77,29 @@ int ha_inkstone::write_row(const uchar *record)
   return end_own(failed);
 }
 
-/* A duplicate is locked: exclusively where the statement is about to change it, as with InnoDB. */
+/* How a duplicate is locked: exclusively where the statement is about to change it, as with
+   InnoDB. */
+uint32_t ha_inkstone::lock_of_duplicate() const
+{
+  return access.session->updates_duplicates || access.session->replaces_duplicates ? INK_LOCK_EXCLUSIVE
+                                                                                   : INK_LOCK_SHARED;
+}
+
 int ha_inkstone::insert(const ink_tree *tree, ink_slice key, ink_slice value)
 {
   ink_error error;
-  const uint32_t duplicate=
-      access.session->updates_duplicates || access.session->replaces_duplicates ? INK_LOCK_EXCLUSIVE : INK_LOCK_SHARED;
-  return ink_insert_or_lock(transaction(), tree, key, value, duplicate, &error) ? failure(error) : 0;
+  return ink_insert_or_lock(transaction(), tree, key, value, lock_of_duplicate(), &error) ? failure(error) : 0;
+}
+
+/* Inserts the row in buffers.row into the clustered tree. */
+int ha_inkstone::insert_clustered(ink_slice key)
+{
+  ink_error error;
+  const RowImage &row= buffers.row;
+  return ink_insert_with_parts(transaction(), access.share->clustered(), key, slice(row.value), row.parts(),
+                               lock_of_duplicate(), &error)
+             ? failure(error)
+             : 0;
 }
 
 /* Inserts the row in buffers.row, and its entries. */
@@ -99,7 +115,7 @@ int ha_inkstone::insert_row(const uchar *record)
   access.session->duplicate_index= table->s->primary_key;
   if (int failed= check_parents(table->s->primary_key, record))
     return failed;
-  if (int failed= insert(access.share->clustered(), key, slice(buffers.row.value)))
+  if (int failed= insert_clustered(key))
     return failed;
   count_change();
   int failed= insert_entries(record);
@@ -178,14 +194,14 @@ int ha_inkstone::change_row(const uchar *old_record, const uchar *new_record)
       return failed;
     if (int failed= check_parents(table->s->primary_key, new_record))
       return failed;
-    if (int failed= insert(tree, key, slice(buffers.row.value)))
+    if (int failed= insert_clustered(key))
       return failed;
     if (ink_delete(transaction(), tree, old_key, &deleted, &error))
       return failure(error);
     if (!deleted)
       return HA_ERR_KEY_NOT_FOUND;
   }
-  else if (ink_update(transaction(), tree, key, slice(buffers.row.value), &error))
+  else if (ink_update_with_parts(transaction(), tree, key, slice(buffers.row.value), buffers.row.parts(), &error))
     return error.code == INK_ROW_NOT_FOUND ? HA_ERR_KEY_NOT_FOUND : failure(error);
   return update_entries(old_record, new_record, moved);
 }

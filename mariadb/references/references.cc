@@ -134,7 +134,7 @@ int find_by_image(THD *thd, ink_transaction *transaction, const Reference &refer
   if (room.tree_range({slice(image), slice(end), INK_INCLUDED, behind}, high, &in_tree))
     return HA_ERR_OUT_OF_MEM;
   OwnedCursor cursor;
-  if (open_cursor(transaction, tree, in_tree, {false, INK_LOCK_SHARED, INK_WAIT, false}, &cursor, &error))
+  if (open_cursor(transaction, tree, in_tree, {false, INK_LOCK_SHARED, INK_WAIT, false, false}, &cursor, &error))
     return handler_error(thd, error);
   ink_row row;
   for (size_t count= 1; count && !*found;)

@@ -11,6 +11,7 @@ struct GiveBack
   void operator()(ink_table *table) const { ink_table_close(table); }
   void operator()(ink_transaction *transaction) const { ink_transaction_free(transaction); }
   void operator()(ink_cursor *cursor) const { ink_cursor_close(cursor); }
+  void operator()(ink_outline *outline) const { ink_outline_free(outline); }
   void operator()(ink_export *exporting) const { ink_export_end(exporting); }
   void operator()(ink_sorter *sorter) const { ink_sorter_free(sorter); }
   void operator()(ink_change_tracker *tracker) const { ink_change_tracker_free(tracker); }
@@ -20,6 +21,7 @@ struct GiveBack
 typedef std::unique_ptr<ink_table, GiveBack> OwnedTable;
 typedef std::unique_ptr<ink_transaction, GiveBack> OwnedTransaction;
 typedef std::unique_ptr<ink_cursor, GiveBack> OwnedCursor;
+typedef std::unique_ptr<ink_outline, GiveBack> OwnedOutline;
 typedef std::unique_ptr<ink_export, GiveBack> OwnedExport;
 typedef std::unique_ptr<ink_sorter, GiveBack> OwnedSorter;
 typedef std::unique_ptr<ink_change_tracker, GiveBack> OwnedChangeTracker;
@@ -84,6 +86,15 @@ inline int open_cursor(const ink_transaction *transaction, const ink_tree *tree,
   ink_cursor *opened= nullptr;
   const int failed= ink_cursor_open(transaction, tree, &range, &scan, &opened, error);
   cursor->reset(failed ? nullptr : opened);
+  return failed;
+}
+
+inline int get_outline(const ink_transaction *transaction, const ink_tree *tree, ink_slice key, OwnedOutline *outline,
+                       ink_error *error)
+{
+  ink_outline *found= nullptr;
+  const int failed= ink_get_outline(transaction, tree, key, &found, error);
+  outline->reset(failed ? nullptr : found);
   return failed;
 }
 

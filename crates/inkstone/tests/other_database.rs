@@ -28,6 +28,14 @@ const WRITES: &[Call] = &[
     ("insert_until_duplicate", |_, txn, t| {
         txn.insert_until_duplicate(t, &[(&key(1), &val(1))]).1
     }),
+    ("insert_or_lock_with_parts", |_, txn, t| {
+        let (value, mode) = (val(1), LockMode::Exclusive);
+        txn.insert_or_lock_with_parts(t, &key(1), &value, &[], mode)
+    }),
+    ("insert_until_duplicate_with_parts", |_, txn, t| {
+        txn.insert_until_duplicate_with_parts(t, &[(&key(1), &val(1))], &[])
+            .1
+    }),
     ("insert into a secondary tree", |_, txn, t| {
         txn.insert(t.tree("s")?, &key(1), &val(1))
     }),
@@ -35,6 +43,9 @@ const WRITES: &[Call] = &[
 
 const READS: &[Call] = &[
     ("get", |_, txn, t| txn.get(t, &key(0)).map(drop)),
+    ("get_outline", |_, txn, t| {
+        txn.get_outline(t, &key(0)).map(drop)
+    }),
     ("range", |_, txn, t| txn.range(t, ..).map(drop)),
     ("range_backward", |_, txn, t| {
         txn.range_backward(t, ..).map(drop)

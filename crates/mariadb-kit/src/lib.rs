@@ -26,6 +26,7 @@ pub mod journal;
 mod kept;
 mod kills;
 mod libraries;
+mod long_columns;
 mod missing;
 mod mtr;
 mod online;

@@ -9,8 +9,8 @@ use super::server::Server;
 use super::tree::{Configuration, Tree};
 use super::watching;
 use super::{
-    alter_matrix, full_disk, idle, import, kills, missing, online, own_tables, read_only, shutdown,
-    wrong_indexes,
+    alter_matrix, full_disk, idle, import, kills, long_columns, missing, online, own_tables, read_only,
+    shutdown, wrong_indexes,
 };
 use inkstone_testkit::build::Result;
 use std::io::Read;
@@ -54,6 +54,7 @@ const CHECKS: [(&str, Check); 15] = [
     ("alter_matrix", |server| alter_matrix::check(server)),
     ("online", |server| online::check(server)),
     ("kills", |server| kills::check(server)),
+    ("long_columns", |server| long_columns::check(server)),
     ("refusals", |server| check_refusals(server)),
     ("import", |server| import::check(server)),
     ("missing", missing::check),

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 /// A part of a value that lies outside of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OutsidePart {
     /// Where it begins in the value.
     pub at: u64,

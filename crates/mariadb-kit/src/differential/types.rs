@@ -366,7 +366,7 @@ impl Kind {
             string.retain(|letter| letter.is_alphanumeric() || letter == ' ');
         }
         if matches!(self, Self::Text("" | "MEDIUM" | "LONG", _)) && random.chance(8) {
-            let times = *random.pick(&[800, 3000, 8200, 16_400, 65_535]);
+            let times = *random.pick(&[800, 3000, 4096, 8200, 16_400, 65_535, 200_000]);
             let times = times / string.len().max(1) + 1;
             return Sql::Value(
                 format!("REPEAT({}, {times})", quoted(&string)),
@@ -379,7 +379,9 @@ impl Kind {
     fn bytes(&self, random: &mut Random, strings: &Strings) -> Sql {
         let length_max = self.length().unwrap_or(1) as usize;
         if matches!(self, Self::Blob("" | "MEDIUM" | "LONG")) && random.chance(15) {
-            let times = *random.pick(&[100, 760, 8100, 16_384, 40_000, 65_535, 70_000]);
+            let times = *random.pick(&[
+                100, 760, 4096, 8100, 16_384, 40_000, 65_535, 70_000, 200_000,
+            ]);
             let byte = random.word(&["00", "20", "61", "FF"]);
             return Sql::Value(
                 format!("REPEAT(x'{byte}', {times})"),

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::generate::Shape;
 use super::{Outcome, Run, bug};
 use crate::model::{RowName, TableId, show};
-use inkstone::{Error, Isolation, LockMode, Table, Wait};
+use inkstone::{Cursor, Error, Isolation, LockMode, Table, Wait};
 
 impl Run {
     pub(super) fn get(&mut self, n: usize, client: &mut Client) -> Outcome {
@@ -37,7 +37,8 @@ impl Run {
                 self.marks
                     .add("old snapshots read", u64::from(wanted != newest));
                 same_value(&row, found.as_deref(), wanted.as_deref())?;
-                self.get_slice(client, table, &row, wanted.as_deref())
+                self.get_slice(client, table, &row, wanted.as_deref())?;
+                self.get_outline(client, table, &row, wanted.as_deref())
             }
             Err(Error::LockTimeout { .. }) if may_wait => Ok(()),
             Err(error) => self.judge("get", &error),
@@ -61,6 +62,38 @@ impl Run {
                 wanted.map(|value| &value[start..end]),
             ),
             Err(error) => self.judge("get_slice", &error),
+        }
+    }
+
+    /// The same row without its parts, which are read behind it, from the last to the first.
+    fn get_outline(
+        &self,
+        client: &Client,
+        table: &Table,
+        row: &RowName,
+        wanted: Option<&[u8]>,
+    ) -> Outcome {
+        let read = || -> Result<Option<Vec<u8>>, Error> {
+            let Some(mut outline) = client.txn.get_outline(table, &row.2)? else {
+                return Ok(None);
+            };
+            let (parts, mut bytes) = (outline.left_out().to_vec(), Vec::new());
+            for (n, part) in parts.iter().enumerate().rev() {
+                let mut of_part = vec![0; part.length as usize];
+                let (first, second) = of_part.split_at_mut(part.length as usize / 3);
+                outline.read(n, 0, first)?;
+                outline.read(n, first.len() as u64, second)?;
+                bytes.push((part.at as usize, of_part));
+            }
+            let mut value = outline.inline().to_vec();
+            for (at, of_part) in bytes.into_iter().rev() {
+                value.splice(at..at, of_part);
+            }
+            Ok(Some(value))
+        };
+        match read() {
+            Ok(found) => same_value(row, found.as_deref(), wanted),
+            Err(error) => self.judge("get_outline", &error),
         }
     }
 
@@ -102,7 +135,9 @@ impl Run {
         } else {
             client.txn.range(&table.trees()[tree], bounds)
         };
+        let outlines = n % 2 == 1;
         let found: Result<Vec<_>, _> = match cursor {
+            Ok(cursor) if outlines => rows_by_outlines(cursor),
             Ok(cursor) => cursor.collect(),
             Err(error) => Err(error),
         };
@@ -289,4 +324,27 @@ fn same_value(row: &RowName, found: Option<&[u8]>, wanted: Option<&[u8]>) -> Out
     bug(format!(
         "key {key} in {table}.{tree} is {found}, expected {wanted}"
     ))
+}
+
+/// The rows of a cursor, their parts read behind them.
+fn rows_by_outlines(mut cursor: Cursor) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    let mut all = Vec::new();
+    cursor.set_outlines(true);
+    loop {
+        let rows = cursor.next_rows(5)?.into_iter();
+        let rows: Vec<_> = rows
+            .map(|(key, inline)| (key.to_vec(), inline.to_vec()))
+            .collect();
+        if rows.is_empty() {
+            return Ok(all);
+        }
+        for (row, (key, mut value)) in rows.into_iter().enumerate() {
+            for (n, part) in cursor.left_out(row).to_vec().into_iter().enumerate() {
+                let (at, mut bytes) = (part.at as usize, vec![0; part.length as usize]);
+                cursor.read_left_out(row, n, 0, &mut bytes)?;
+                value.splice(at..at, bytes);
+            }
+            all.push((key, value));
+        }
+    }
 }
