@@ -103,6 +103,11 @@ impl Outside {
             _ => ChainPlace::start_of(&part),
         };
         let last = core.read_part(tree, &part, (start, from), to)?;
+        paranoid!(
+            start.at <= last.at && last.at < from + to.len().max(1) as u64,
+            "{} bytes from {from} on end in the page of {last:?}",
+            to.len()
+        );
         self.last = Some((n, last));
         Ok(())
     }

@@ -53,6 +53,10 @@ pub(crate) struct ChainPlace {
 
 impl ChainPlace {
     pub fn start_of(part: &Part) -> Self {
+        paranoid!(
+            part.first != PageNo(0) && part.length > 0,
+            "a chain of no pages has the part {part:?}"
+        );
         let (page, at) = (part.first, part.at);
         Self { page, at }
     }

@@ -457,7 +457,12 @@ impl Cursor {
     /// What was left out of a row's value, in its order: of row number `row` of those that
     /// [`next_rows`](Self::next_rows) has given, of row 0 after [`next_row`](Self::next_row).
     pub fn left_out(&self, row: usize) -> &[OutsidePart] {
-        &self.outside.left_out()[self.outside_of(row)]
+        let parts = &self.outside.left_out()[self.outside_of(row)];
+        paranoid!(
+            parts.is_sorted_by_key(|part| part.at),
+            "the parts {parts:?} of row {row} are not in the order of its value"
+        );
+        parts
     }
 
     /// Fills `to` with the bytes of part number `part` that was left out of a row, from the part's
@@ -486,10 +491,16 @@ impl Cursor {
             return 0..if row == 0 { self.outside.len() } else { 0 };
         }
         let end_of = |row: usize| self.found.get(row).map(|found| found.outside_end);
-        match end_of(row) {
+        let parts = match end_of(row) {
             Some(end) => row.checked_sub(1).and_then(end_of).unwrap_or(0)..end,
             None => 0..0,
-        }
+        };
+        paranoid!(
+            parts.start <= parts.end && parts.end <= self.outside.len(),
+            "row {row} has parts {parts:?} of {}",
+            self.outside.len()
+        );
+        parts
     }
 
     /// The next row of the batch that the reader sees. After a failure the row is next again.
