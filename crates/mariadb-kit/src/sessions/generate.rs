@@ -24,8 +24,6 @@ const END: u64 = 100;
 const STEPS: u64 = 22;
 /// Of a hundred cases that are about rows alone, how many also give out numbers.
 const NUMBERS: u64 = 20;
-/// Of a hundred cases, in how many rows have a long column.
-const LONG_COLUMNS: u64 = 30;
 /// How many rows others give numbers to.
 const SOURCE: u64 = 4;
 
@@ -60,39 +58,12 @@ pub fn case(seed: u64, number: u64) -> Script {
         topic,
         xa: 0,
     };
-    let mut script = Script {
+    Script {
         name: format!("{NAME}{seed} case {number}"),
         setup: generator.setup(),
         steps: generator.steps(),
         purged,
         format: None,
-    };
-    let mut of_long_columns =
-        Random(seed.wrapping_mul(0xff51_afd7) ^ number.wrapping_mul(0xc4ce_b9fe_1a85));
-    if of_long_columns.chance(LONG_COLUMNS) {
-        add_long_column(&mut script, &mut of_long_columns);
-    }
-    script
-}
-
-/// Gives the tables a column that lies outside of their rows, and that `*` does not show: reads
-/// pass over it, updates leave it as it is, unless they say otherwise, as some do then.
-fn add_long_column(script: &mut Script, random: &mut Random) {
-    for statement in &mut script.setup {
-        let column = "v INT, b MEDIUMBLOB INVISIBLE DEFAULT (REPEAT('b', 30000)), ";
-        for key in ["PRIMARY", "UNIQUE"] {
-            *statement = statement.replacen(&format!("v INT, {key}"), &format!("{column}{key}"), 1);
-        }
-    }
-    for Step { statement, .. } in &mut script.steps {
-        if random.chance(40) && statement.starts_with("SELECT * FROM ") {
-            *statement = statement.replacen('*', "*, MD5(b) b", 1);
-        } else if random.chance(40) {
-            let bytes = *random.pick(&[0, 3000, 4096, 20_000, 100_000]);
-            let letter = random.word(&["v", "u", "k"]);
-            let change = format!("SET b = REPEAT({letter}, {bytes}), ");
-            *statement = statement.replacen("SET v = ", &format!("{change}v = "), 1);
-        }
     }
 }
 
