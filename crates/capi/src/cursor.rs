@@ -56,8 +56,8 @@ pub struct ink_scan {
 }
 
 enum Kind {
-    Plain(Cursor),
-    Locking(LockingScan, Fetched),
+    Plain(Box<Cursor>),
+    Locking(Box<LockingScan>, Fetched),
 }
 
 /// `ink_cursor`.
@@ -142,14 +142,15 @@ fn open(
     scan: &ink_scan,
     modes: Option<(inkstone::LockMode, inkstone::Wait)>,
 ) -> inkstone::Result<Kind> {
+    let plain = |cursor| Kind::Plain(Box::new(cursor));
     match modes {
-        None if scan.backward => transaction.range_backward(tree, bounds).map(Kind::Plain),
-        None => transaction.range(tree, bounds).map(Kind::Plain),
+        None if scan.backward => transaction.range_backward(tree, bounds).map(plain),
+        None => transaction.range(tree, bounds).map(plain),
         Some((mode, wait)) => transaction
             .locking_scan_of(tree, bounds, scan.backward, mode, wait)
             .map(|mut locking| {
                 locking.set_semi_consistent(scan.semi_consistent);
-                Kind::Locking(locking, Fetched::default())
+                Kind::Locking(Box::new(locking), Fetched::default())
             }),
     }
 }

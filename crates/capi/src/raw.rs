@@ -197,14 +197,14 @@ pub unsafe fn array<'a, T>(pointer: *const T, count: usize) -> Result<&'a [T], F
     }
 }
 
+/// A key and a value.
+type RowRef<'a> = (&'a [u8], &'a [u8]);
+
 /// Rows that the caller lends.
 ///
 /// # Safety
 /// As [`array`], and as [`ink_slice::bytes`] for each key and value.
-pub unsafe fn rows<'a>(
-    rows: *const ink_row,
-    count: usize,
-) -> Result<Vec<(&'a [u8], &'a [u8])>, Failure> {
+pub unsafe fn rows<'a>(rows: *const ink_row, count: usize) -> Result<Vec<RowRef<'a>>, Failure> {
     // SAFETY: what this function asks for.
     unsafe {
         let rows = array(rows, count)?.iter();
