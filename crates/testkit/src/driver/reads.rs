@@ -326,8 +326,11 @@ fn same_value(row: &RowName, found: Option<&[u8]>, wanted: Option<&[u8]>) -> Out
     ))
 }
 
+/// Keys and values.
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The rows of a cursor, their parts read behind them.
-fn rows_by_outlines(mut cursor: Cursor) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+fn rows_by_outlines(mut cursor: Cursor) -> Result<Rows, Error> {
     let mut all = Vec::new();
     cursor.set_outlines(true);
     loop {
