@@ -35,7 +35,7 @@ impl Drop for ReadOnly {
     }
 }
 
-/// The program, run as the user `nobody` if this one is root, to which no right is missing.
+/// The program, run as another user if this one is root, to which no right is missing.
 fn as_other_user(arguments: &[&str]) -> Option<std::process::Output> {
     let program = env!("CARGO_BIN_EXE_inkstone");
     let is_root = Command::new("id").arg("-u").output().ok()?.stdout == b"0\n";

@@ -5,10 +5,10 @@
 //! is undamaged of which can be [`salvaged`];
 //! [`huge`] has files of terabytes and page numbers near the end; in [`lasting`] whole files fail
 //! for as long as it lasts, in [`full`] the disk is full under tables larger than the pool, in
-//! [`unused`] under a database that rests, in [`handles`] there are more tables than handles, in [`around`] the
-//! control file is replaced or memory is limited from outside, in [`processes`] real ones have
-//! budgets; the functions here let one operation of a random run fail. [`known`] are the known bugs
-//! that are not fixed yet.
+//! [`unused`] under a database that rests, in [`handles`] there are more tables than handles, in
+//! [`around`] the control file is replaced or memory is limited from outside, in [`processes`] real
+//! ones have budgets; the functions here let one operation of a random run fail. [`known`] are the
+//! known bugs that are not fixed yet.
 
 mod after;
 pub mod around;

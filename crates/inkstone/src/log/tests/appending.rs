@@ -597,7 +597,8 @@ fn files_are_made_up_to_the_size_of_the_log() {
 }
 
 /// Until a statement wants room the log is a part of its first segment, also when it was closed, or
-/// was not, and is opened again; a full disk is an error of the statement, and leaves the log as it is.
+/// was not, and is opened again; a full disk is an error of the statement, and leaves the log as it
+/// is.
 #[test]
 fn an_unused_log_is_a_part_of_a_segment() {
     let vfs = MemoryVfs::new();
