@@ -9,8 +9,8 @@ use super::server::Server;
 use super::tree::{Configuration, Tree};
 use super::watching;
 use super::{
-    alter_matrix, full_disk, idle, import, kills, long_columns, missing, online, own_tables, read_only,
-    shutdown, wrong_indexes,
+    alter_matrix, full_disk, idle, import, kills, long_columns, missing, online, own_tables,
+    read_only, shutdown, wrong_indexes,
 };
 use inkstone_testkit::build::Result;
 use std::io::Read;
@@ -46,7 +46,7 @@ type Check = fn(&mut Server) -> Result<()>;
 const ONCE: [&str; 4] = ["alter_matrix", "full_disk", "online", "read_only"];
 
 /// What is looked at behind the files.
-const CHECKS: [(&str, Check); 15] = [
+const CHECKS: [(&str, Check); 16] = [
     ("databases", |server| check_databases(server)),
     ("status", |server| check_status(server)),
     ("watching", |server| watching::check(server)),
