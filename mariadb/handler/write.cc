@@ -165,6 +165,8 @@ int ha_inkstone::update_row(const uchar *old_record, const uchar *new_record)
   }
   if (ink_mark_set(transaction(), &mark, &error))
     return failure(error);
+  if (!access.own)
+    access.session->note_attempt();
   if (int failed= change_row(old_record, new_record))
     return end_own(undo_to(mark, failed));
   count_change();

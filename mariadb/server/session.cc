@@ -84,6 +84,7 @@ int Session::begin_if_none(bool is_temporary)
   {
     begun_at= isolation_of(thd);
     begun= my_time(0);
+    has_tried= false;
     ordered= false;
     prepared= Prepared::not_yet;
   }
@@ -112,6 +113,7 @@ int Session::begin_statement(bool is_temporary)
    error. */
 void Session::note_change(const std::string &table)
 {
+  has_tried= true;
   try
   {
     changed.insert(table);
@@ -292,7 +294,7 @@ int Session::prepare(const XID &xid)
      same. Where the server prepares by itself it commits soon, and what was read must not be
      overwritten by what the binary log has before that. */
   if (thd_sql_command(thd) == SQLCOM_XA_PREPARE && thd_tx_isolation(thd) != ISO_SERIALIZABLE &&
-      !changed.empty() && ink_release_shared_locks(transaction.kept().get(), &error))
+      has_tried && ink_release_shared_locks(transaction.kept().get(), &error))
     return handler_error(thd, error);
   return 0;
 }

@@ -70,6 +70,9 @@ struct Session
   bool is_altered_in_place_by_innodb() const { return altered.query == thd->query_id; }
   /** The transaction has changed rows of this table. */
   void note_change(const std::string &table);
+  /** It goes to change a row. InnoDB marks the old one first, and has changed something from then
+      on, whatever becomes of the statement. */
+  void note_attempt() { has_tried= true; }
 
   THD *thd;
   const OwnedInterrupt interrupt;
@@ -114,6 +117,8 @@ private:
   /** Tables that the transaction has changed, and when it began. */
   std::set<std::string> changed;
   time_t begun;
+  /** It has changed something, if only for a while. */
+  bool has_tried;
 
   int begin_if_none(bool is_temporary);
   int commit_kept();

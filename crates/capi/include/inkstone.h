@@ -996,8 +996,8 @@ int ink_cursor_seek(ink_cursor *cursor, const ink_range *range, const ink_scan *
  * INK_LOCK_TIMEOUT it can be called again. */
 int ink_cursor_fetch(ink_cursor *cursor, ink_row *rows, size_t max, size_t *count, ink_error *error);
 
-/* With `outlines`: as ink_outline_parts and ink_outline_read, of row number `row` of those that were
- * fetched last. */
+/* With `outlines`: as ink_outline_parts and ink_outline_read, of row number `row` of those fetched
+ * last. */
 ink_parts ink_cursor_parts(const ink_cursor *cursor, size_t row);
 int ink_cursor_read(ink_cursor *cursor, size_t row, size_t part, uint64_t from, uint8_t *to,
                     size_t len, ink_error *error);

@@ -18,8 +18,10 @@ pub const DIRECTORY: &str = "db";
 /// Bytes in a page that is placed.
 pub const PLACED_PAGE: u64 = 8192;
 
-/// How often a statement that failed is tried again: more often than any fault lasts.
-const ATTEMPTS: usize = 12;
+/// How often a statement that failed is tried again, each time after twice as long: longer than any
+/// fault lasts. (What a disk has refused to the log it is asked for once a second, and may refuse
+/// four times.)
+const ATTEMPTS: usize = 13;
 
 /// Why a life ends before its work is done.
 #[derive(Debug)]
