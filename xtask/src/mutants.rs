@@ -288,11 +288,11 @@ fn said(texts: &[String; 2]) -> String {
     found.unwrap_or("").trim_start_matches("FAILED ").to_owned()
 }
 
-/// The seed that the failing run names (seeds begin at 1), or how many cases it took.
+/// The seed that failed (seeds begin at 1), or how many cases it took.
 fn runs_of(texts: &[String; 2]) -> Option<u64> {
     let mut words = texts.iter().flat_map(|text| text.split_whitespace());
-    words.find(|&word| word == "--seed" || word == "--cases")?;
-    words.next()?.parse().ok()
+    words.find(|word| ["seed", "--seed", "--cases"].contains(word))?;
+    words.next()?.trim_end_matches(':').parse().ok()
 }
 
 fn text_of(row: &Row) -> String {

@@ -210,6 +210,8 @@ impl Run {
 
     /// Recovers and checks another outcome of a power loss, and forgets it.
     fn other_outcome(&mut self, process: &SimVfs, mut end: End) -> Result<(), String> {
+        // One step may look at many, each of which takes seconds where a transaction is large.
+        crate::campaign::alive();
         let mut plan = self.plan.clone();
         plan.features.outcomes_max = 0;
         let rng = Rng::new(self.rng.next());
