@@ -70,14 +70,19 @@ impl Script {
                 .iter()
                 .any(|step| step.statement.starts_with(words))
         };
+        let roll_back = "XA ROLLBACK '<ENGINE>'";
         let mut all = Vec::new();
         if says("XA ") {
-            all.extend(["XA END '<ENGINE>'", "XA ROLLBACK '<ENGINE>'"]);
+            all.extend(["XA END '<ENGINE>'", roll_back]);
         }
         if says("LOCK ") || says("FLUSH ") {
             all.push("UNLOCK TABLES");
         }
         all.push(end);
+        if says("XA ") {
+            // One of a killed session: refused where a transaction of another kind is open.
+            all.push(roll_back);
+        }
         all
     }
 
